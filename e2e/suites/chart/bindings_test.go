@@ -74,6 +74,7 @@ func TestRolesOfCallers(t *testing.T) {
 			{Verb: "post", Path: "/holdfast.manifest.v1.ManifestService/ListItems"}, {Verb: "post", Path: "/holdfast.manifest.v1.ManifestService/GetItem"},
 			{Verb: "post", Path: "/holdfast.manifest.v1.ManifestService/DiffManifests"}, {Verb: "post", Path: "/holdfast.restore.v1.RestoreService/PlanRestore"}, {Verb: "post", Path: "/holdfast.restore.v1.RestoreService/GetPlan"},
 			{Verb: "post", Path: "/holdfast.manifest.v1.ManifestService/ListRelated"}, {Verb: "post", Path: "/holdfast.manifest.v1.ManifestService/VerifyBackup"},
+			{Verb: "post", Path: "/holdfast.manifest.v1.ManifestService/SearchItems"}, {Verb: "post", Path: "/holdfast.manifest.v1.ManifestService/GetHistory"},
 		},
 		admin: {
 			{Verb: "create", Group: "velero.io", Resource: "backupstoragelocations"}, {Verb: "delete", Group: "velero.io", Resource: "backups"},

@@ -127,7 +127,7 @@ func indexerRules() Rules {
 		Namespaced: slices.Concat(duty, events, []rbacv1.PolicyRule{
 			veleroRule([]string{"backupstoragelocations"}, "list", "watch", "patch"),
 			veleroRule([]string{"downloadrequests", "serverstatusrequests"}, "get", "list", "watch", "patch", "delete"),
-			veleroRule([]string{"backups"}, "get", "list", "create", "patch", "delete"), veleroRule([]string{"podvolumebackups"}, "create"),
+			veleroRule([]string{"backups"}, "get", "list", "watch", "create", "patch", "delete"), veleroRule([]string{"podvolumebackups"}, "create"),
 			veleroRule([]string{"restores", "schedules"}, "get"), policyRule("", "secrets", "create"),
 		}),
 	}

@@ -1,7 +1,8 @@
 // Package app builds the service manifest-indexer.
 //
-// Any replica answers DownloadRequests, ServerStatusRequests, artifact links and RPCs; validation
-// of locations and the search for backups are duties of one replica at a time.
+// Any replica answers DownloadRequests, ServerStatusRequests, artifact links and RPCs, and has a search
+// index of its own; validation of locations and the search for backups are duties of one replica at a
+// time.
 package app
 
 import (
@@ -9,9 +10,11 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"path/filepath"
 
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -25,6 +28,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/manifest-indexer/internal/backupsync"
 	"github.com/holdfast-io/holdfast/services/manifest-indexer/internal/download"
 	"github.com/holdfast-io/holdfast/services/manifest-indexer/internal/locations"
+	"github.com/holdfast-io/holdfast/services/manifest-indexer/internal/search"
 	"github.com/holdfast-io/holdfast/services/manifest-indexer/internal/server"
 	"github.com/holdfast-io/holdfast/services/manifest-indexer/internal/verification"
 )
@@ -42,6 +46,7 @@ type App struct {
 	validator *locations.Validator
 	syncer    *backupsync.Syncer
 	verifier  *verification.Verifier
+	index     *search.Indexer
 	endpoint  *download.Endpoint
 }
 
@@ -55,8 +60,11 @@ func New(ctx context.Context, c Config) (*App, error) {
 		return nil, err
 	}
 	a := &App{config: c, runtime: rt, plugins: func() []velerov1.PluginInfo { return pluginInfos(host.Plugins()) }, opener: location.New(rt.Manager().GetAPIReader(), c.Options.Namespace, location.WithPlugins(host, c.Log, rt.WorkDir()), location.WithMetrics(rt.Registry(), c.Clock))}
-	a.buildParts()
-	err = a.openArtifacts(ctx)
+	err = a.openIndex(ctx)
+	if err == nil {
+		a.buildParts()
+		err = a.openArtifacts(ctx)
+	}
 	if err == nil {
 		err = a.addControllers()
 	}
@@ -89,12 +97,24 @@ func (a *App) buildParts() {
 	})
 	rebuilder := server.NewRebuilder(server.RebuilderConfig{Reader: a.clusterReader(), Namespace: namespace, Opener: a.opener, WorkDir: a.runtime.WorkDir(), Log: c.Log, Clock: c.Clock})
 	a.runtime.Go("manifests", rebuilder.Run)
-	manifests := &server.Server{Reader: a.clusterReader(), Namespace: namespace, Opener: a.opener, Rebuilder: rebuilder, Clock: c.Clock}
+	manifests := &server.Server{Reader: a.clusterReader(), Namespace: namespace, Opener: a.opener, Rebuilder: rebuilder, Index: a.index, Clock: c.Clock}
 	manifestv1.RegisterManifestServiceServer(a.runtime.GRPC(), manifests)
 	a.verifier = verification.New(verification.Config{
 		Reader: a.clusterReader(), Client: a.clusterClient(), Namespace: namespace, Verify: manifests.Verify, Clock: c.Clock, Log: c.Log,
 		Events: a.runtime.Manager().GetEventRecorder(Name), Metrics: a.runtime.Registry(), Period: c.VerifyPeriod,
 	})
+}
+
+// openIndex makes the search index of this replica, which is empty after each start.
+func (a *App) openIndex(ctx context.Context) error {
+	c := a.config
+	database, err := search.OpenDatabase(ctx, filepath.Join(a.runtime.WorkDir(), "search.db"))
+	if err != nil {
+		return err
+	}
+	a.index = search.NewIndexer(search.Config{Reader: a.clusterReader(), Cached: a.clusterClient(), Namespace: c.Options.Namespace, Opener: a.opener, Clock: c.Clock, Log: c.Log}, database)
+	a.runtime.Go("search index", a.index.Run)
+	return nil
 }
 
 // openArtifacts opens the endpoint of artifacts, which is not that of metrics: other machines may need
@@ -121,6 +141,14 @@ func (a *App) openArtifacts(ctx context.Context) error {
 
 func (a *App) addControllers() error {
 	var passive clock.PassiveClock = a.config.Clock
+	wakeIndex := reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
+		a.index.Wake()
+		return reconcile.Result{}, nil
+	})
+	err := ctrl.NewControllerManagedBy(a.runtime.Manager()).Named(Name+"-backup").For(&velerov1.Backup{}, builder.OnlyMetadata).Complete(wakeIndex)
+	if err != nil {
+		return fmt.Errorf("controller backup: %w", err)
+	}
 	for name, c := range map[string]struct {
 		kind client.Object
 		do   reconcile.Reconciler

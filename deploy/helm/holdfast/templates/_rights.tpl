@@ -100,7 +100,7 @@ exactly these. namespaced rules hold in the release's namespace, cluster rules e
 {{ include "holdfast.rights.events" . }}
 - {apiGroups: [velero.io], resources: [backupstoragelocations], verbs: [list, watch, patch]}
 - {apiGroups: [velero.io], resources: [downloadrequests, serverstatusrequests], verbs: [get, list, watch, patch, delete]}
-- {apiGroups: [velero.io], resources: [backups], verbs: [get, list, create, patch, delete]}
+- {apiGroups: [velero.io], resources: [backups], verbs: [get, list, watch, create, patch, delete]}
 - {apiGroups: [velero.io], resources: [podvolumebackups], verbs: [create]}
 - {apiGroups: [velero.io], resources: [restores, schedules], verbs: [get]}
 - {apiGroups: [""], resources: [secrets], verbs: [create]}

@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/operation"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/queue"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/restore"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/search"
 )
 
 // NewCommand returns the whole tree of commands; more are the commands that another package brings.
@@ -32,7 +33,7 @@ func NewCommand(g *command.Global, more ...*cobra.Command) *cobra.Command {
 	cmd.SetOut(g.Out)
 	cmd.SetErr(g.ErrOut)
 	g.BindFlags(cmd.PersistentFlags())
-	cmd.AddCommand(backup.NewCommand(g), restore.NewCommand(g), queue.NewCommand(g), operation.NewCommand(g), newPluginCommand(g), newCRDCommand(g), newVersionCommand(g))
+	cmd.AddCommand(backup.NewCommand(g), restore.NewCommand(g), queue.NewCommand(g), operation.NewCommand(g), newPluginCommand(g), newCRDCommand(g), newVersionCommand(g), search.NewSearchCommand(g), search.NewHistoryCommand(g))
 	cmd.AddCommand(more...)
 	return cmd
 }

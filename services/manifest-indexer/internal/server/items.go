@@ -61,10 +61,7 @@ func (s *Server) ListItems(ctx context.Context, req *manifestv1.ListItemsRequest
 }
 
 func (m *openManifestFile) listPage(ctx context.Context, req *manifestv1.ListItemsRequest, filter manifest.Filter, matcher *itemMatcher) (*manifestv1.ListItemsResponse, error) {
-	size := int(req.GetPageSize())
-	if size == 0 {
-		size = defaultPage
-	}
+	size := pageSizeOf(req)
 	resp := &manifestv1.ListItemsResponse{}
 	var last manifest.Key
 	scanned, bytes := 0, 0

@@ -20,6 +20,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	manifestv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/manifest/v1"
+	"github.com/holdfast-io/holdfast/services/manifest-indexer/internal/search"
 )
 
 // reasonNoManifest is the reason of NOT_FOUND for a backup that has no manifest.
@@ -42,6 +43,8 @@ type Server struct {
 	Opener    Opener
 	// Rebuilder makes the manifests that are missing.
 	Rebuilder *Rebuilder
+	// Index answers what is about all backups.
+	Index *search.Indexer
 	// Clock says when a long call tells how far it is.
 	Clock clock.PassiveClock
 

@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
@@ -12,7 +13,6 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
-	manifestv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/manifest/v1"
 )
 
 // pageToken is a page token: the last item of the page before, and what was asked for.
@@ -21,10 +21,24 @@ type pageToken struct {
 	After manifest.Key `json:"a"`
 }
 
-// queryHash identifies the backup and the filters of a request.
-func queryHash(req *manifestv1.ListItemsRequest) ([]byte, error) {
-	query := proto.CloneOf(req)
-	query.PageToken, query.PageSize = "", 0
+// pagedRequest asks for a page of a list.
+type pagedRequest interface {
+	proto.Message
+	GetPageToken() string
+	GetPageSize() int32
+}
+
+// pageSizeOf returns how many entries a page has at most.
+func pageSizeOf(req pagedRequest) int {
+	return cmp.Or(int(req.GetPageSize()), defaultPage)
+}
+
+// queryHash identifies what a request asks for, whichever page it is.
+func queryHash(req pagedRequest) ([]byte, error) {
+	query := proto.CloneOf[proto.Message](req)
+	fields := query.ProtoReflect().Descriptor().Fields()
+	query.ProtoReflect().Clear(fields.ByName("page_token"))
+	query.ProtoReflect().Clear(fields.ByName("page_size"))
 	data, err := proto.MarshalOptions{Deterministic: true}.Marshal(query)
 	if err != nil {
 		return nil, fmt.Errorf("page token: %w", err)
@@ -33,7 +47,7 @@ func queryHash(req *manifestv1.ListItemsRequest) ([]byte, error) {
 	return sum[:], nil
 }
 
-func encodeToken(req *manifestv1.ListItemsRequest, after manifest.Key) (string, error) {
+func encodeToken(req pagedRequest, after manifest.Key) (string, error) {
 	query, err := queryHash(req)
 	if err != nil {
 		return "", err
@@ -45,7 +59,7 @@ func encodeToken(req *manifestv1.ListItemsRequest, after manifest.Key) (string, 
 	return base64.RawURLEncoding.EncodeToString(data), nil
 }
 
-func decodeToken(req *manifestv1.ListItemsRequest) (*manifest.Key, error) {
+func decodeToken(req pagedRequest) (*manifest.Key, error) {
 	text := req.GetPageToken()
 	if text == "" {
 		return nil, nil //nolint:nilnil // no token means the first page

@@ -12,6 +12,7 @@ import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -144,6 +145,67 @@ func (x ItemDifference_Change) Number() protoreflect.EnumNumber {
 // Deprecated: Use ItemDifference_Change.Descriptor instead.
 func (ItemDifference_Change) EnumDescriptor() ([]byte, []int) {
 	return file_holdfast_manifest_v1_manifest_proto_rawDescGZIP(), []int{17, 0}
+}
+
+// How the object compares to the one in the next older entry.
+type HistoryEntry_Change int32
+
+const (
+	// Not used.
+	HistoryEntry_CHANGE_UNSPECIFIED HistoryEntry_Change = 0
+	// There is no older entry.
+	HistoryEntry_CHANGE_FIRST HistoryEntry_Change = 1
+	// A restore of either would bring back the same.
+	HistoryEntry_CHANGE_UNCHANGED HistoryEntry_Change = 2
+	// It has other content: its content hash differs.
+	HistoryEntry_CHANGE_CHANGED HistoryEntry_Change = 3
+	// One of the two backups has no content hash of it.
+	HistoryEntry_CHANGE_UNKNOWN HistoryEntry_Change = 4
+)
+
+// Enum value maps for HistoryEntry_Change.
+var (
+	HistoryEntry_Change_name = map[int32]string{
+		0: "CHANGE_UNSPECIFIED",
+		1: "CHANGE_FIRST",
+		2: "CHANGE_UNCHANGED",
+		3: "CHANGE_CHANGED",
+		4: "CHANGE_UNKNOWN",
+	}
+	HistoryEntry_Change_value = map[string]int32{
+		"CHANGE_UNSPECIFIED": 0,
+		"CHANGE_FIRST":       1,
+		"CHANGE_UNCHANGED":   2,
+		"CHANGE_CHANGED":     3,
+		"CHANGE_UNKNOWN":     4,
+	}
+)
+
+func (x HistoryEntry_Change) Enum() *HistoryEntry_Change {
+	p := new(HistoryEntry_Change)
+	*p = x
+	return p
+}
+
+func (x HistoryEntry_Change) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (HistoryEntry_Change) Descriptor() protoreflect.EnumDescriptor {
+	return file_holdfast_manifest_v1_manifest_proto_enumTypes[2].Descriptor()
+}
+
+func (HistoryEntry_Change) Type() protoreflect.EnumType {
+	return &file_holdfast_manifest_v1_manifest_proto_enumTypes[2]
+}
+
+func (x HistoryEntry_Change) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use HistoryEntry_Change.Descriptor instead.
+func (HistoryEntry_Change) EnumDescriptor() ([]byte, []int) {
+	return file_holdfast_manifest_v1_manifest_proto_rawDescGZIP(), []int{35, 0}
 }
 
 // GetManifestRequest names a backup.
@@ -2392,11 +2454,767 @@ func (x *RelatedItem) GetPath() string {
 	return ""
 }
 
+// BackupFilter selects backups. An empty one selects all.
+type BackupFilter struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Only the backup of this name.
+	Backup string `protobuf:"bytes,1,opt,name=backup,proto3" json:"backup,omitempty"`
+	// Only backups that this Schedule made.
+	Schedule string `protobuf:"bytes,2,opt,name=schedule,proto3" json:"schedule,omitempty"`
+	// Only backups in this BackupStorageLocation.
+	Location string `protobuf:"bytes,3,opt,name=location,proto3" json:"location,omitempty"`
+	// Only backups that began at this time or later.
+	Since *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=since,proto3" json:"since,omitempty"`
+	// Only backups that began before this time.
+	Until         *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=until,proto3" json:"until,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackupFilter) Reset() {
+	*x = BackupFilter{}
+	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackupFilter) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackupFilter) ProtoMessage() {}
+
+func (x *BackupFilter) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackupFilter.ProtoReflect.Descriptor instead.
+func (*BackupFilter) Descriptor() ([]byte, []int) {
+	return file_holdfast_manifest_v1_manifest_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *BackupFilter) GetBackup() string {
+	if x != nil {
+		return x.Backup
+	}
+	return ""
+}
+
+func (x *BackupFilter) GetSchedule() string {
+	if x != nil {
+		return x.Schedule
+	}
+	return ""
+}
+
+func (x *BackupFilter) GetLocation() string {
+	if x != nil {
+		return x.Location
+	}
+	return ""
+}
+
+func (x *BackupFilter) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *BackupFilter) GetUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Until
+	}
+	return nil
+}
+
+// SearchItemsRequest asks for one page of the objects that any backup holds.
+type SearchItemsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Only objects whose name matches this pattern, as in ListItemsRequest but without backslashes; empty for all.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Only objects of these kinds, named as in ListItemsRequest; empty for all.
+	Kinds []string `protobuf:"bytes,2,rep,name=kinds,proto3" json:"kinds,omitempty"`
+	// Only objects in this namespace; empty for all.
+	Namespace string `protobuf:"bytes,3,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// Only objects whose labels match, in the syntax of kubectl; empty for all. Of backups that are covered by names only nothing matches.
+	LabelSelector string `protobuf:"bytes,4,opt,name=label_selector,json=labelSelector,proto3" json:"label_selector,omitempty"`
+	// Only objects that have all these annotations, by their keys.
+	Annotations []string `protobuf:"bytes,5,rep,name=annotations,proto3" json:"annotations,omitempty"`
+	// Only what these backups hold.
+	Backups *BackupFilter `protobuf:"bytes,6,opt,name=backups,proto3" json:"backups,omitempty"`
+	// How many objects to return at most; 0 means 100.
+	PageSize int32 `protobuf:"varint,7,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// The next_page_token of the page before; empty for the first page. It is only valid with the same filters, at any replica.
+	PageToken     string `protobuf:"bytes,8,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SearchItemsRequest) Reset() {
+	*x = SearchItemsRequest{}
+	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SearchItemsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SearchItemsRequest) ProtoMessage() {}
+
+func (x *SearchItemsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SearchItemsRequest.ProtoReflect.Descriptor instead.
+func (*SearchItemsRequest) Descriptor() ([]byte, []int) {
+	return file_holdfast_manifest_v1_manifest_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *SearchItemsRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SearchItemsRequest) GetKinds() []string {
+	if x != nil {
+		return x.Kinds
+	}
+	return nil
+}
+
+func (x *SearchItemsRequest) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *SearchItemsRequest) GetLabelSelector() string {
+	if x != nil {
+		return x.LabelSelector
+	}
+	return ""
+}
+
+func (x *SearchItemsRequest) GetAnnotations() []string {
+	if x != nil {
+		return x.Annotations
+	}
+	return nil
+}
+
+func (x *SearchItemsRequest) GetBackups() *BackupFilter {
+	if x != nil {
+		return x.Backups
+	}
+	return nil
+}
+
+func (x *SearchItemsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *SearchItemsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// SearchItemsResponse is one page of objects.
+type SearchItemsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The objects.
+	Items []*FoundItem `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`
+	// Passed to get the next page; empty on the last one.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// Which backups were looked at.
+	Coverage      *Coverage `protobuf:"bytes,3,opt,name=coverage,proto3" json:"coverage,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SearchItemsResponse) Reset() {
+	*x = SearchItemsResponse{}
+	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SearchItemsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SearchItemsResponse) ProtoMessage() {}
+
+func (x *SearchItemsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SearchItemsResponse.ProtoReflect.Descriptor instead.
+func (*SearchItemsResponse) Descriptor() ([]byte, []int) {
+	return file_holdfast_manifest_v1_manifest_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *SearchItemsResponse) GetItems() []*FoundItem {
+	if x != nil {
+		return x.Items
+	}
+	return nil
+}
+
+func (x *SearchItemsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+func (x *SearchItemsResponse) GetCoverage() *Coverage {
+	if x != nil {
+		return x.Coverage
+	}
+	return nil
+}
+
+// FoundItem is an object that some of the selected backups hold.
+type FoundItem struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The API group; empty for the core group.
+	Group string `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	// The kind.
+	Kind string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
+	// The plural name of the resource; of a kind that only Velero's backups hold it is guessed.
+	Resource string `protobuf:"bytes,3,opt,name=resource,proto3" json:"resource,omitempty"`
+	// The namespace; empty for an object that has none.
+	Namespace string `protobuf:"bytes,4,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// The name.
+	Name string `protobuf:"bytes,5,opt,name=name,proto3" json:"name,omitempty"`
+	// How many of the selected backups hold it, with what was asked for.
+	Backups int64 `protobuf:"varint,6,opt,name=backups,proto3" json:"backups,omitempty"`
+	// The oldest of these backups.
+	Oldest *BackupReference `protobuf:"bytes,7,opt,name=oldest,proto3" json:"oldest,omitempty"`
+	// The newest of these backups.
+	Newest *BackupReference `protobuf:"bytes,8,opt,name=newest,proto3" json:"newest,omitempty"`
+	// A version that objects of the kind were stored in.
+	Version       string `protobuf:"bytes,9,opt,name=version,proto3" json:"version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FoundItem) Reset() {
+	*x = FoundItem{}
+	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FoundItem) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FoundItem) ProtoMessage() {}
+
+func (x *FoundItem) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FoundItem.ProtoReflect.Descriptor instead.
+func (*FoundItem) Descriptor() ([]byte, []int) {
+	return file_holdfast_manifest_v1_manifest_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *FoundItem) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *FoundItem) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *FoundItem) GetResource() string {
+	if x != nil {
+		return x.Resource
+	}
+	return ""
+}
+
+func (x *FoundItem) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *FoundItem) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *FoundItem) GetBackups() int64 {
+	if x != nil {
+		return x.Backups
+	}
+	return 0
+}
+
+func (x *FoundItem) GetOldest() *BackupReference {
+	if x != nil {
+		return x.Oldest
+	}
+	return nil
+}
+
+func (x *FoundItem) GetNewest() *BackupReference {
+	if x != nil {
+		return x.Newest
+	}
+	return nil
+}
+
+func (x *FoundItem) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+// BackupReference names a backup that is indexed.
+type BackupReference struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name of the Backup in the server namespace.
+	Backup string `protobuf:"bytes,1,opt,name=backup,proto3" json:"backup,omitempty"`
+	// The BackupStorageLocation that holds it.
+	Location string `protobuf:"bytes,2,opt,name=location,proto3" json:"location,omitempty"`
+	// The Schedule that made it; empty for none.
+	Schedule string `protobuf:"bytes,3,opt,name=schedule,proto3" json:"schedule,omitempty"`
+	// When it began.
+	StartTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
+	// Only the names of its objects are known: it has no manifest of its own, as those of Velero.
+	NamesOnly     bool `protobuf:"varint,5,opt,name=names_only,json=namesOnly,proto3" json:"names_only,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackupReference) Reset() {
+	*x = BackupReference{}
+	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackupReference) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackupReference) ProtoMessage() {}
+
+func (x *BackupReference) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackupReference.ProtoReflect.Descriptor instead.
+func (*BackupReference) Descriptor() ([]byte, []int) {
+	return file_holdfast_manifest_v1_manifest_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *BackupReference) GetBackup() string {
+	if x != nil {
+		return x.Backup
+	}
+	return ""
+}
+
+func (x *BackupReference) GetLocation() string {
+	if x != nil {
+		return x.Location
+	}
+	return ""
+}
+
+func (x *BackupReference) GetSchedule() string {
+	if x != nil {
+		return x.Schedule
+	}
+	return ""
+}
+
+func (x *BackupReference) GetStartTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartTime
+	}
+	return nil
+}
+
+func (x *BackupReference) GetNamesOnly() bool {
+	if x != nil {
+		return x.NamesOnly
+	}
+	return false
+}
+
+// Coverage says which backups an answer is about.
+type Coverage struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many backups are indexed.
+	Indexed int64 `protobuf:"varint,1,opt,name=indexed,proto3" json:"indexed,omitempty"`
+	// How many backups there are that ended and can hold objects.
+	Backups int64 `protobuf:"varint,2,opt,name=backups,proto3" json:"backups,omitempty"`
+	// How many of the indexed ones are known by the names of their objects only.
+	NamesOnly int64 `protobuf:"varint,3,opt,name=names_only,json=namesOnly,proto3" json:"names_only,omitempty"`
+	// Not all backups are indexed: the index is still being built, or some cannot be read, which the log tells.
+	Incomplete    bool `protobuf:"varint,4,opt,name=incomplete,proto3" json:"incomplete,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Coverage) Reset() {
+	*x = Coverage{}
+	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Coverage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Coverage) ProtoMessage() {}
+
+func (x *Coverage) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Coverage.ProtoReflect.Descriptor instead.
+func (*Coverage) Descriptor() ([]byte, []int) {
+	return file_holdfast_manifest_v1_manifest_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *Coverage) GetIndexed() int64 {
+	if x != nil {
+		return x.Indexed
+	}
+	return 0
+}
+
+func (x *Coverage) GetBackups() int64 {
+	if x != nil {
+		return x.Backups
+	}
+	return 0
+}
+
+func (x *Coverage) GetNamesOnly() int64 {
+	if x != nil {
+		return x.NamesOnly
+	}
+	return 0
+}
+
+func (x *Coverage) GetIncomplete() bool {
+	if x != nil {
+		return x.Incomplete
+	}
+	return false
+}
+
+// GetHistoryRequest names an object.
+type GetHistoryRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The kind, named as in ListItemsRequest.
+	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	// The namespace; empty for an object that has none.
+	Namespace string `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// The name.
+	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	// Only these backups. Changes are those from one of them to the next.
+	Backups *BackupFilter `protobuf:"bytes,4,opt,name=backups,proto3" json:"backups,omitempty"`
+	// How many backups to return at most; 0 means 100.
+	PageSize int32 `protobuf:"varint,5,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// The next_page_token of the page before; empty for the first page.
+	PageToken     string `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetHistoryRequest) Reset() {
+	*x = GetHistoryRequest{}
+	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetHistoryRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetHistoryRequest) ProtoMessage() {}
+
+func (x *GetHistoryRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetHistoryRequest.ProtoReflect.Descriptor instead.
+func (*GetHistoryRequest) Descriptor() ([]byte, []int) {
+	return file_holdfast_manifest_v1_manifest_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *GetHistoryRequest) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *GetHistoryRequest) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *GetHistoryRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *GetHistoryRequest) GetBackups() *BackupFilter {
+	if x != nil {
+		return x.Backups
+	}
+	return nil
+}
+
+func (x *GetHistoryRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *GetHistoryRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// GetHistoryResponse is one page of the backups that hold an object.
+type GetHistoryResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The API group; empty for the core group.
+	Group string `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	// The kind.
+	Kind string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
+	// The backups, the newest first.
+	Entries []*HistoryEntry `protobuf:"bytes,3,rep,name=entries,proto3" json:"entries,omitempty"`
+	// Passed to get the next page; empty on the last one.
+	NextPageToken string `protobuf:"bytes,4,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// Which backups were looked at.
+	Coverage      *Coverage `protobuf:"bytes,5,opt,name=coverage,proto3" json:"coverage,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetHistoryResponse) Reset() {
+	*x = GetHistoryResponse{}
+	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetHistoryResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetHistoryResponse) ProtoMessage() {}
+
+func (x *GetHistoryResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetHistoryResponse.ProtoReflect.Descriptor instead.
+func (*GetHistoryResponse) Descriptor() ([]byte, []int) {
+	return file_holdfast_manifest_v1_manifest_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *GetHistoryResponse) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *GetHistoryResponse) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *GetHistoryResponse) GetEntries() []*HistoryEntry {
+	if x != nil {
+		return x.Entries
+	}
+	return nil
+}
+
+func (x *GetHistoryResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+func (x *GetHistoryResponse) GetCoverage() *Coverage {
+	if x != nil {
+		return x.Coverage
+	}
+	return nil
+}
+
+// HistoryEntry is a backup that holds the object.
+type HistoryEntry struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The backup.
+	Backup *BackupReference `protobuf:"bytes,1,opt,name=backup,proto3" json:"backup,omitempty"`
+	// How the object compares to the one in the next older entry.
+	Change        HistoryEntry_Change `protobuf:"varint,2,opt,name=change,proto3,enum=holdfast.manifest.v1.HistoryEntry_Change" json:"change,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HistoryEntry) Reset() {
+	*x = HistoryEntry{}
+	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HistoryEntry) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HistoryEntry) ProtoMessage() {}
+
+func (x *HistoryEntry) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HistoryEntry.ProtoReflect.Descriptor instead.
+func (*HistoryEntry) Descriptor() ([]byte, []int) {
+	return file_holdfast_manifest_v1_manifest_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *HistoryEntry) GetBackup() *BackupReference {
+	if x != nil {
+		return x.Backup
+	}
+	return nil
+}
+
+func (x *HistoryEntry) GetChange() HistoryEntry_Change {
+	if x != nil {
+		return x.Change
+	}
+	return HistoryEntry_CHANGE_UNSPECIFIED
+}
+
 var File_holdfast_manifest_v1_manifest_proto protoreflect.FileDescriptor
 
 const file_holdfast_manifest_v1_manifest_proto_rawDesc = "" +
 	"\n" +
-	"#holdfast/manifest/v1/manifest.proto\x12\x14holdfast.manifest.v1\x1a\x1bbuf/validate/validate.proto\"\x83\x01\n" +
+	"#holdfast/manifest/v1/manifest.proto\x12\x14holdfast.manifest.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x83\x01\n" +
 	"\x12GetManifestRequest\x12D\n" +
 	"\x06backup\x18\x01 \x01(\tB,\xbaH)r'\x10\x01\x18\xfd\x012 ^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$R\x06backup\x12'\n" +
 	"\x0fwith_namespaces\x18\x02 \x01(\bR\x0ewithNamespaces\"\xb5\x02\n" +
@@ -2589,14 +3407,87 @@ const file_holdfast_manifest_v1_manifest_proto_rawDesc = "" +
 	"\tnamespace\x18\x04 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04name\x18\x05 \x01(\tR\x04name\x12/\n" +
 	"\x02of\x18\x06 \x01(\v2\x1f.holdfast.manifest.v1.ReferenceR\x02of\x12\x12\n" +
-	"\x04path\x18\a \x01(\tR\x04path*\xa1\x01\n" +
+	"\x04path\x18\a \x01(\tR\x04path\"\xe0\x01\n" +
+	"\fBackupFilter\x12 \n" +
+	"\x06backup\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\xfd\x01R\x06backup\x12$\n" +
+	"\bschedule\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xfd\x01R\bschedule\x12$\n" +
+	"\blocation\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\xfd\x01R\blocation\x120\n" +
+	"\x05since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x120\n" +
+	"\x05until\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\"\xf8\x02\n" +
+	"\x12SearchItemsRequest\x12\x1c\n" +
+	"\x04name\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\xfd\x01R\x04name\x12'\n" +
+	"\x05kinds\x18\x02 \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10d\"\ar\x05\x10\x01\x18\x80\x04R\x05kinds\x12%\n" +
+	"\tnamespace\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x18?R\tnamespace\x12/\n" +
+	"\x0elabel_selector\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80 R\rlabelSelector\x123\n" +
+	"\vannotations\x18\x05 \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10d\"\ar\x05\x10\x01\x18\x80 R\vannotations\x12<\n" +
+	"\abackups\x18\x06 \x01(\v2\".holdfast.manifest.v1.BackupFilterR\abackups\x12'\n" +
+	"\tpage_size\x18\a \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\bpageSize\x12'\n" +
+	"\n" +
+	"page_token\x18\b \x01(\tB\b\xbaH\x05r\x03\x18\x80 R\tpageToken\"\xb0\x01\n" +
+	"\x13SearchItemsResponse\x125\n" +
+	"\x05items\x18\x01 \x03(\v2\x1f.holdfast.manifest.v1.FoundItemR\x05items\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12:\n" +
+	"\bcoverage\x18\x03 \x01(\v2\x1e.holdfast.manifest.v1.CoverageR\bcoverage\"\xb5\x02\n" +
+	"\tFoundItem\x12\x14\n" +
+	"\x05group\x18\x01 \x01(\tR\x05group\x12\x12\n" +
+	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x1a\n" +
+	"\bresource\x18\x03 \x01(\tR\bresource\x12\x1c\n" +
+	"\tnamespace\x18\x04 \x01(\tR\tnamespace\x12\x12\n" +
+	"\x04name\x18\x05 \x01(\tR\x04name\x12\x18\n" +
+	"\abackups\x18\x06 \x01(\x03R\abackups\x12=\n" +
+	"\x06oldest\x18\a \x01(\v2%.holdfast.manifest.v1.BackupReferenceR\x06oldest\x12=\n" +
+	"\x06newest\x18\b \x01(\v2%.holdfast.manifest.v1.BackupReferenceR\x06newest\x12\x18\n" +
+	"\aversion\x18\t \x01(\tR\aversion\"\xbb\x01\n" +
+	"\x0fBackupReference\x12\x16\n" +
+	"\x06backup\x18\x01 \x01(\tR\x06backup\x12\x1a\n" +
+	"\blocation\x18\x02 \x01(\tR\blocation\x12\x1a\n" +
+	"\bschedule\x18\x03 \x01(\tR\bschedule\x129\n" +
+	"\n" +
+	"start_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x12\x1d\n" +
+	"\n" +
+	"names_only\x18\x05 \x01(\bR\tnamesOnly\"}\n" +
+	"\bCoverage\x12\x18\n" +
+	"\aindexed\x18\x01 \x01(\x03R\aindexed\x12\x18\n" +
+	"\abackups\x18\x02 \x01(\x03R\abackups\x12\x1d\n" +
+	"\n" +
+	"names_only\x18\x03 \x01(\x03R\tnamesOnly\x12\x1e\n" +
+	"\n" +
+	"incomplete\x18\x04 \x01(\bR\n" +
+	"incomplete\"\x8a\x02\n" +
+	"\x11GetHistoryRequest\x12\x1e\n" +
+	"\x04kind\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x04R\x04kind\x12%\n" +
+	"\tnamespace\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18?R\tnamespace\x12\x1e\n" +
+	"\x04name\x18\x03 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\xfd\x01R\x04name\x12<\n" +
+	"\abackups\x18\x04 \x01(\v2\".holdfast.manifest.v1.BackupFilterR\abackups\x12'\n" +
+	"\tpage_size\x18\x05 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\bpageSize\x12'\n" +
+	"\n" +
+	"page_token\x18\x06 \x01(\tB\b\xbaH\x05r\x03\x18\x80 R\tpageToken\"\xe0\x01\n" +
+	"\x12GetHistoryResponse\x12\x14\n" +
+	"\x05group\x18\x01 \x01(\tR\x05group\x12\x12\n" +
+	"\x04kind\x18\x02 \x01(\tR\x04kind\x12<\n" +
+	"\aentries\x18\x03 \x03(\v2\".holdfast.manifest.v1.HistoryEntryR\aentries\x12&\n" +
+	"\x0fnext_page_token\x18\x04 \x01(\tR\rnextPageToken\x12:\n" +
+	"\bcoverage\x18\x05 \x01(\v2\x1e.holdfast.manifest.v1.CoverageR\bcoverage\"\x82\x02\n" +
+	"\fHistoryEntry\x12=\n" +
+	"\x06backup\x18\x01 \x01(\v2%.holdfast.manifest.v1.BackupReferenceR\x06backup\x12A\n" +
+	"\x06change\x18\x02 \x01(\x0e2).holdfast.manifest.v1.HistoryEntry.ChangeR\x06change\"p\n" +
+	"\x06Change\x12\x16\n" +
+	"\x12CHANGE_UNSPECIFIED\x10\x00\x12\x10\n" +
+	"\fCHANGE_FIRST\x10\x01\x12\x14\n" +
+	"\x10CHANGE_UNCHANGED\x10\x02\x12\x12\n" +
+	"\x0eCHANGE_CHANGED\x10\x03\x12\x12\n" +
+	"\x0eCHANGE_UNKNOWN\x10\x04*\xa1\x01\n" +
 	"\tFaultKind\x12\x1a\n" +
 	"\x16FAULT_KIND_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12FAULT_KIND_MISSING\x10\x01\x12\x14\n" +
 	"\x10FAULT_KIND_EXTRA\x10\x02\x12\x16\n" +
 	"\x12FAULT_KIND_DIFFERS\x10\x03\x12\x19\n" +
 	"\x15FAULT_KIND_UNREADABLE\x10\x04\x12\x17\n" +
-	"\x13FAULT_KIND_MANIFEST\x10\x052\xd6\x05\n" +
+	"\x13FAULT_KIND_MANIFEST\x10\x052\x9b\a\n" +
 	"\x0fManifestService\x12b\n" +
 	"\vGetManifest\x12(.holdfast.manifest.v1.GetManifestRequest\x1a).holdfast.manifest.v1.GetManifestResponse\x12\\\n" +
 	"\tListItems\x12&.holdfast.manifest.v1.ListItemsRequest\x1a'.holdfast.manifest.v1.ListItemsResponse\x12V\n" +
@@ -2604,7 +3495,10 @@ const file_holdfast_manifest_v1_manifest_proto_rawDesc = "" +
 	"\x0fGetUnmaskedItem\x12,.holdfast.manifest.v1.GetUnmaskedItemRequest\x1a-.holdfast.manifest.v1.GetUnmaskedItemResponse\x12j\n" +
 	"\rDiffManifests\x12*.holdfast.manifest.v1.DiffManifestsRequest\x1a+.holdfast.manifest.v1.DiffManifestsResponse0\x01\x12d\n" +
 	"\vListRelated\x12(.holdfast.manifest.v1.ListRelatedRequest\x1a).holdfast.manifest.v1.ListRelatedResponse0\x01\x12g\n" +
-	"\fVerifyBackup\x12).holdfast.manifest.v1.VerifyBackupRequest\x1a*.holdfast.manifest.v1.VerifyBackupResponse0\x01B\xe6\x01\n" +
+	"\fVerifyBackup\x12).holdfast.manifest.v1.VerifyBackupRequest\x1a*.holdfast.manifest.v1.VerifyBackupResponse0\x01\x12b\n" +
+	"\vSearchItems\x12(.holdfast.manifest.v1.SearchItemsRequest\x1a).holdfast.manifest.v1.SearchItemsResponse\x12_\n" +
+	"\n" +
+	"GetHistory\x12'.holdfast.manifest.v1.GetHistoryRequest\x1a(.holdfast.manifest.v1.GetHistoryResponseB\xe6\x01\n" +
 	"\x18com.holdfast.manifest.v1B\rManifestProtoP\x01ZIgithub.com/holdfast-io/holdfast/proto/gen/holdfast/manifest/v1;manifestv1\xa2\x02\x03HMX\xaa\x02\x14Holdfast.Manifest.V1\xca\x02\x14Holdfast\\Manifest\\V1\xe2\x02 Holdfast\\Manifest\\V1\\GPBMetadata\xea\x02\x16Holdfast::Manifest::V1b\x06proto3"
 
 var (
@@ -2619,81 +3513,109 @@ func file_holdfast_manifest_v1_manifest_proto_rawDescGZIP() []byte {
 	return file_holdfast_manifest_v1_manifest_proto_rawDescData
 }
 
-var file_holdfast_manifest_v1_manifest_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_holdfast_manifest_v1_manifest_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
+var file_holdfast_manifest_v1_manifest_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_holdfast_manifest_v1_manifest_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
 var file_holdfast_manifest_v1_manifest_proto_goTypes = []any{
 	(FaultKind)(0),                  // 0: holdfast.manifest.v1.FaultKind
 	(ItemDifference_Change)(0),      // 1: holdfast.manifest.v1.ItemDifference.Change
-	(*GetManifestRequest)(nil),      // 2: holdfast.manifest.v1.GetManifestRequest
-	(*GetManifestResponse)(nil),     // 3: holdfast.manifest.v1.GetManifestResponse
-	(*KindCount)(nil),               // 4: holdfast.manifest.v1.KindCount
-	(*NamespaceCount)(nil),          // 5: holdfast.manifest.v1.NamespaceCount
-	(*Cut)(nil),                     // 6: holdfast.manifest.v1.Cut
-	(*ListItemsRequest)(nil),        // 7: holdfast.manifest.v1.ListItemsRequest
-	(*ListItemsResponse)(nil),       // 8: holdfast.manifest.v1.ListItemsResponse
-	(*GetItemRequest)(nil),          // 9: holdfast.manifest.v1.GetItemRequest
-	(*GetItemResponse)(nil),         // 10: holdfast.manifest.v1.GetItemResponse
-	(*GetUnmaskedItemRequest)(nil),  // 11: holdfast.manifest.v1.GetUnmaskedItemRequest
-	(*GetUnmaskedItemResponse)(nil), // 12: holdfast.manifest.v1.GetUnmaskedItemResponse
-	(*Item)(nil),                    // 13: holdfast.manifest.v1.Item
-	(*Owner)(nil),                   // 14: holdfast.manifest.v1.Owner
-	(*Reference)(nil),               // 15: holdfast.manifest.v1.Reference
-	(*DiffManifestsRequest)(nil),    // 16: holdfast.manifest.v1.DiffManifestsRequest
-	(*DiffManifestsResponse)(nil),   // 17: holdfast.manifest.v1.DiffManifestsResponse
-	(*DiffCounts)(nil),              // 18: holdfast.manifest.v1.DiffCounts
-	(*ItemDifference)(nil),          // 19: holdfast.manifest.v1.ItemDifference
-	(*FieldDifference)(nil),         // 20: holdfast.manifest.v1.FieldDifference
-	(*VerifyBackupRequest)(nil),     // 21: holdfast.manifest.v1.VerifyBackupRequest
-	(*VerifyBackupResponse)(nil),    // 22: holdfast.manifest.v1.VerifyBackupResponse
-	(*VerifyProgress)(nil),          // 23: holdfast.manifest.v1.VerifyProgress
-	(*VerifyResult)(nil),            // 24: holdfast.manifest.v1.VerifyResult
-	(*VerifyFault)(nil),             // 25: holdfast.manifest.v1.VerifyFault
-	(*ListRelatedRequest)(nil),      // 26: holdfast.manifest.v1.ListRelatedRequest
-	(*ListRelatedResponse)(nil),     // 27: holdfast.manifest.v1.ListRelatedResponse
-	(*RelatedItem)(nil),             // 28: holdfast.manifest.v1.RelatedItem
-	nil,                             // 29: holdfast.manifest.v1.Item.LabelsEntry
-	nil,                             // 30: holdfast.manifest.v1.Item.AnnotationsEntry
+	(HistoryEntry_Change)(0),        // 2: holdfast.manifest.v1.HistoryEntry.Change
+	(*GetManifestRequest)(nil),      // 3: holdfast.manifest.v1.GetManifestRequest
+	(*GetManifestResponse)(nil),     // 4: holdfast.manifest.v1.GetManifestResponse
+	(*KindCount)(nil),               // 5: holdfast.manifest.v1.KindCount
+	(*NamespaceCount)(nil),          // 6: holdfast.manifest.v1.NamespaceCount
+	(*Cut)(nil),                     // 7: holdfast.manifest.v1.Cut
+	(*ListItemsRequest)(nil),        // 8: holdfast.manifest.v1.ListItemsRequest
+	(*ListItemsResponse)(nil),       // 9: holdfast.manifest.v1.ListItemsResponse
+	(*GetItemRequest)(nil),          // 10: holdfast.manifest.v1.GetItemRequest
+	(*GetItemResponse)(nil),         // 11: holdfast.manifest.v1.GetItemResponse
+	(*GetUnmaskedItemRequest)(nil),  // 12: holdfast.manifest.v1.GetUnmaskedItemRequest
+	(*GetUnmaskedItemResponse)(nil), // 13: holdfast.manifest.v1.GetUnmaskedItemResponse
+	(*Item)(nil),                    // 14: holdfast.manifest.v1.Item
+	(*Owner)(nil),                   // 15: holdfast.manifest.v1.Owner
+	(*Reference)(nil),               // 16: holdfast.manifest.v1.Reference
+	(*DiffManifestsRequest)(nil),    // 17: holdfast.manifest.v1.DiffManifestsRequest
+	(*DiffManifestsResponse)(nil),   // 18: holdfast.manifest.v1.DiffManifestsResponse
+	(*DiffCounts)(nil),              // 19: holdfast.manifest.v1.DiffCounts
+	(*ItemDifference)(nil),          // 20: holdfast.manifest.v1.ItemDifference
+	(*FieldDifference)(nil),         // 21: holdfast.manifest.v1.FieldDifference
+	(*VerifyBackupRequest)(nil),     // 22: holdfast.manifest.v1.VerifyBackupRequest
+	(*VerifyBackupResponse)(nil),    // 23: holdfast.manifest.v1.VerifyBackupResponse
+	(*VerifyProgress)(nil),          // 24: holdfast.manifest.v1.VerifyProgress
+	(*VerifyResult)(nil),            // 25: holdfast.manifest.v1.VerifyResult
+	(*VerifyFault)(nil),             // 26: holdfast.manifest.v1.VerifyFault
+	(*ListRelatedRequest)(nil),      // 27: holdfast.manifest.v1.ListRelatedRequest
+	(*ListRelatedResponse)(nil),     // 28: holdfast.manifest.v1.ListRelatedResponse
+	(*RelatedItem)(nil),             // 29: holdfast.manifest.v1.RelatedItem
+	(*BackupFilter)(nil),            // 30: holdfast.manifest.v1.BackupFilter
+	(*SearchItemsRequest)(nil),      // 31: holdfast.manifest.v1.SearchItemsRequest
+	(*SearchItemsResponse)(nil),     // 32: holdfast.manifest.v1.SearchItemsResponse
+	(*FoundItem)(nil),               // 33: holdfast.manifest.v1.FoundItem
+	(*BackupReference)(nil),         // 34: holdfast.manifest.v1.BackupReference
+	(*Coverage)(nil),                // 35: holdfast.manifest.v1.Coverage
+	(*GetHistoryRequest)(nil),       // 36: holdfast.manifest.v1.GetHistoryRequest
+	(*GetHistoryResponse)(nil),      // 37: holdfast.manifest.v1.GetHistoryResponse
+	(*HistoryEntry)(nil),            // 38: holdfast.manifest.v1.HistoryEntry
+	nil,                             // 39: holdfast.manifest.v1.Item.LabelsEntry
+	nil,                             // 40: holdfast.manifest.v1.Item.AnnotationsEntry
+	(*timestamppb.Timestamp)(nil),   // 41: google.protobuf.Timestamp
 }
 var file_holdfast_manifest_v1_manifest_proto_depIdxs = []int32{
-	4,  // 0: holdfast.manifest.v1.GetManifestResponse.kinds:type_name -> holdfast.manifest.v1.KindCount
-	6,  // 1: holdfast.manifest.v1.GetManifestResponse.cuts:type_name -> holdfast.manifest.v1.Cut
-	5,  // 2: holdfast.manifest.v1.GetManifestResponse.namespaces:type_name -> holdfast.manifest.v1.NamespaceCount
-	13, // 3: holdfast.manifest.v1.ListItemsResponse.items:type_name -> holdfast.manifest.v1.Item
-	13, // 4: holdfast.manifest.v1.GetItemResponse.item:type_name -> holdfast.manifest.v1.Item
-	13, // 5: holdfast.manifest.v1.GetUnmaskedItemResponse.item:type_name -> holdfast.manifest.v1.Item
-	29, // 6: holdfast.manifest.v1.Item.labels:type_name -> holdfast.manifest.v1.Item.LabelsEntry
-	30, // 7: holdfast.manifest.v1.Item.annotations:type_name -> holdfast.manifest.v1.Item.AnnotationsEntry
-	14, // 8: holdfast.manifest.v1.Item.owners:type_name -> holdfast.manifest.v1.Owner
-	15, // 9: holdfast.manifest.v1.Item.references:type_name -> holdfast.manifest.v1.Reference
-	19, // 10: holdfast.manifest.v1.DiffManifestsResponse.differences:type_name -> holdfast.manifest.v1.ItemDifference
-	18, // 11: holdfast.manifest.v1.DiffManifestsResponse.counts:type_name -> holdfast.manifest.v1.DiffCounts
+	5,  // 0: holdfast.manifest.v1.GetManifestResponse.kinds:type_name -> holdfast.manifest.v1.KindCount
+	7,  // 1: holdfast.manifest.v1.GetManifestResponse.cuts:type_name -> holdfast.manifest.v1.Cut
+	6,  // 2: holdfast.manifest.v1.GetManifestResponse.namespaces:type_name -> holdfast.manifest.v1.NamespaceCount
+	14, // 3: holdfast.manifest.v1.ListItemsResponse.items:type_name -> holdfast.manifest.v1.Item
+	14, // 4: holdfast.manifest.v1.GetItemResponse.item:type_name -> holdfast.manifest.v1.Item
+	14, // 5: holdfast.manifest.v1.GetUnmaskedItemResponse.item:type_name -> holdfast.manifest.v1.Item
+	39, // 6: holdfast.manifest.v1.Item.labels:type_name -> holdfast.manifest.v1.Item.LabelsEntry
+	40, // 7: holdfast.manifest.v1.Item.annotations:type_name -> holdfast.manifest.v1.Item.AnnotationsEntry
+	15, // 8: holdfast.manifest.v1.Item.owners:type_name -> holdfast.manifest.v1.Owner
+	16, // 9: holdfast.manifest.v1.Item.references:type_name -> holdfast.manifest.v1.Reference
+	20, // 10: holdfast.manifest.v1.DiffManifestsResponse.differences:type_name -> holdfast.manifest.v1.ItemDifference
+	19, // 11: holdfast.manifest.v1.DiffManifestsResponse.counts:type_name -> holdfast.manifest.v1.DiffCounts
 	1,  // 12: holdfast.manifest.v1.ItemDifference.change:type_name -> holdfast.manifest.v1.ItemDifference.Change
-	20, // 13: holdfast.manifest.v1.ItemDifference.fields:type_name -> holdfast.manifest.v1.FieldDifference
-	23, // 14: holdfast.manifest.v1.VerifyBackupResponse.progress:type_name -> holdfast.manifest.v1.VerifyProgress
-	24, // 15: holdfast.manifest.v1.VerifyBackupResponse.result:type_name -> holdfast.manifest.v1.VerifyResult
-	25, // 16: holdfast.manifest.v1.VerifyResult.faults:type_name -> holdfast.manifest.v1.VerifyFault
+	21, // 13: holdfast.manifest.v1.ItemDifference.fields:type_name -> holdfast.manifest.v1.FieldDifference
+	24, // 14: holdfast.manifest.v1.VerifyBackupResponse.progress:type_name -> holdfast.manifest.v1.VerifyProgress
+	25, // 15: holdfast.manifest.v1.VerifyBackupResponse.result:type_name -> holdfast.manifest.v1.VerifyResult
+	26, // 16: holdfast.manifest.v1.VerifyResult.faults:type_name -> holdfast.manifest.v1.VerifyFault
 	0,  // 17: holdfast.manifest.v1.VerifyFault.kind:type_name -> holdfast.manifest.v1.FaultKind
-	28, // 18: holdfast.manifest.v1.ListRelatedResponse.items:type_name -> holdfast.manifest.v1.RelatedItem
-	15, // 19: holdfast.manifest.v1.RelatedItem.of:type_name -> holdfast.manifest.v1.Reference
-	2,  // 20: holdfast.manifest.v1.ManifestService.GetManifest:input_type -> holdfast.manifest.v1.GetManifestRequest
-	7,  // 21: holdfast.manifest.v1.ManifestService.ListItems:input_type -> holdfast.manifest.v1.ListItemsRequest
-	9,  // 22: holdfast.manifest.v1.ManifestService.GetItem:input_type -> holdfast.manifest.v1.GetItemRequest
-	11, // 23: holdfast.manifest.v1.ManifestService.GetUnmaskedItem:input_type -> holdfast.manifest.v1.GetUnmaskedItemRequest
-	16, // 24: holdfast.manifest.v1.ManifestService.DiffManifests:input_type -> holdfast.manifest.v1.DiffManifestsRequest
-	26, // 25: holdfast.manifest.v1.ManifestService.ListRelated:input_type -> holdfast.manifest.v1.ListRelatedRequest
-	21, // 26: holdfast.manifest.v1.ManifestService.VerifyBackup:input_type -> holdfast.manifest.v1.VerifyBackupRequest
-	3,  // 27: holdfast.manifest.v1.ManifestService.GetManifest:output_type -> holdfast.manifest.v1.GetManifestResponse
-	8,  // 28: holdfast.manifest.v1.ManifestService.ListItems:output_type -> holdfast.manifest.v1.ListItemsResponse
-	10, // 29: holdfast.manifest.v1.ManifestService.GetItem:output_type -> holdfast.manifest.v1.GetItemResponse
-	12, // 30: holdfast.manifest.v1.ManifestService.GetUnmaskedItem:output_type -> holdfast.manifest.v1.GetUnmaskedItemResponse
-	17, // 31: holdfast.manifest.v1.ManifestService.DiffManifests:output_type -> holdfast.manifest.v1.DiffManifestsResponse
-	27, // 32: holdfast.manifest.v1.ManifestService.ListRelated:output_type -> holdfast.manifest.v1.ListRelatedResponse
-	22, // 33: holdfast.manifest.v1.ManifestService.VerifyBackup:output_type -> holdfast.manifest.v1.VerifyBackupResponse
-	27, // [27:34] is the sub-list for method output_type
-	20, // [20:27] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	29, // 18: holdfast.manifest.v1.ListRelatedResponse.items:type_name -> holdfast.manifest.v1.RelatedItem
+	16, // 19: holdfast.manifest.v1.RelatedItem.of:type_name -> holdfast.manifest.v1.Reference
+	41, // 20: holdfast.manifest.v1.BackupFilter.since:type_name -> google.protobuf.Timestamp
+	41, // 21: holdfast.manifest.v1.BackupFilter.until:type_name -> google.protobuf.Timestamp
+	30, // 22: holdfast.manifest.v1.SearchItemsRequest.backups:type_name -> holdfast.manifest.v1.BackupFilter
+	33, // 23: holdfast.manifest.v1.SearchItemsResponse.items:type_name -> holdfast.manifest.v1.FoundItem
+	35, // 24: holdfast.manifest.v1.SearchItemsResponse.coverage:type_name -> holdfast.manifest.v1.Coverage
+	34, // 25: holdfast.manifest.v1.FoundItem.oldest:type_name -> holdfast.manifest.v1.BackupReference
+	34, // 26: holdfast.manifest.v1.FoundItem.newest:type_name -> holdfast.manifest.v1.BackupReference
+	41, // 27: holdfast.manifest.v1.BackupReference.start_time:type_name -> google.protobuf.Timestamp
+	30, // 28: holdfast.manifest.v1.GetHistoryRequest.backups:type_name -> holdfast.manifest.v1.BackupFilter
+	38, // 29: holdfast.manifest.v1.GetHistoryResponse.entries:type_name -> holdfast.manifest.v1.HistoryEntry
+	35, // 30: holdfast.manifest.v1.GetHistoryResponse.coverage:type_name -> holdfast.manifest.v1.Coverage
+	34, // 31: holdfast.manifest.v1.HistoryEntry.backup:type_name -> holdfast.manifest.v1.BackupReference
+	2,  // 32: holdfast.manifest.v1.HistoryEntry.change:type_name -> holdfast.manifest.v1.HistoryEntry.Change
+	3,  // 33: holdfast.manifest.v1.ManifestService.GetManifest:input_type -> holdfast.manifest.v1.GetManifestRequest
+	8,  // 34: holdfast.manifest.v1.ManifestService.ListItems:input_type -> holdfast.manifest.v1.ListItemsRequest
+	10, // 35: holdfast.manifest.v1.ManifestService.GetItem:input_type -> holdfast.manifest.v1.GetItemRequest
+	12, // 36: holdfast.manifest.v1.ManifestService.GetUnmaskedItem:input_type -> holdfast.manifest.v1.GetUnmaskedItemRequest
+	17, // 37: holdfast.manifest.v1.ManifestService.DiffManifests:input_type -> holdfast.manifest.v1.DiffManifestsRequest
+	27, // 38: holdfast.manifest.v1.ManifestService.ListRelated:input_type -> holdfast.manifest.v1.ListRelatedRequest
+	22, // 39: holdfast.manifest.v1.ManifestService.VerifyBackup:input_type -> holdfast.manifest.v1.VerifyBackupRequest
+	31, // 40: holdfast.manifest.v1.ManifestService.SearchItems:input_type -> holdfast.manifest.v1.SearchItemsRequest
+	36, // 41: holdfast.manifest.v1.ManifestService.GetHistory:input_type -> holdfast.manifest.v1.GetHistoryRequest
+	4,  // 42: holdfast.manifest.v1.ManifestService.GetManifest:output_type -> holdfast.manifest.v1.GetManifestResponse
+	9,  // 43: holdfast.manifest.v1.ManifestService.ListItems:output_type -> holdfast.manifest.v1.ListItemsResponse
+	11, // 44: holdfast.manifest.v1.ManifestService.GetItem:output_type -> holdfast.manifest.v1.GetItemResponse
+	13, // 45: holdfast.manifest.v1.ManifestService.GetUnmaskedItem:output_type -> holdfast.manifest.v1.GetUnmaskedItemResponse
+	18, // 46: holdfast.manifest.v1.ManifestService.DiffManifests:output_type -> holdfast.manifest.v1.DiffManifestsResponse
+	28, // 47: holdfast.manifest.v1.ManifestService.ListRelated:output_type -> holdfast.manifest.v1.ListRelatedResponse
+	23, // 48: holdfast.manifest.v1.ManifestService.VerifyBackup:output_type -> holdfast.manifest.v1.VerifyBackupResponse
+	32, // 49: holdfast.manifest.v1.ManifestService.SearchItems:output_type -> holdfast.manifest.v1.SearchItemsResponse
+	37, // 50: holdfast.manifest.v1.ManifestService.GetHistory:output_type -> holdfast.manifest.v1.GetHistoryResponse
+	42, // [42:51] is the sub-list for method output_type
+	33, // [33:42] is the sub-list for method input_type
+	33, // [33:33] is the sub-list for extension type_name
+	33, // [33:33] is the sub-list for extension extendee
+	0,  // [0:33] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_manifest_v1_manifest_proto_init() }
@@ -2711,8 +3633,8 @@ func file_holdfast_manifest_v1_manifest_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_holdfast_manifest_v1_manifest_proto_rawDesc), len(file_holdfast_manifest_v1_manifest_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   29,
+			NumEnums:      3,
+			NumMessages:   38,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

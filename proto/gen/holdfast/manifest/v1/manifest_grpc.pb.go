@@ -28,6 +28,8 @@ const (
 	ManifestService_DiffManifests_FullMethodName   = "/holdfast.manifest.v1.ManifestService/DiffManifests"
 	ManifestService_ListRelated_FullMethodName     = "/holdfast.manifest.v1.ManifestService/ListRelated"
 	ManifestService_VerifyBackup_FullMethodName    = "/holdfast.manifest.v1.ManifestService/VerifyBackup"
+	ManifestService_SearchItems_FullMethodName     = "/holdfast.manifest.v1.ManifestService/SearchItems"
+	ManifestService_GetHistory_FullMethodName      = "/holdfast.manifest.v1.ManifestService/GetHistory"
 )
 
 // ManifestServiceClient is the client API for ManifestService service.
@@ -55,6 +57,12 @@ type ManifestServiceClient interface {
 	// VerifyBackup reads the tarball of a backup once and compares each object with the manifest: hash, size, place and second copy, and
 	// the two lists. It tells its progress every few seconds, and last the result. It holds the whole tarball in neither memory nor a file.
 	VerifyBackup(ctx context.Context, in *VerifyBackupRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[VerifyBackupResponse], error)
+	// SearchItems lists the objects that any backup holds, in the order of group, kind, namespace and name. It asks the index of the
+	// replica that answers; the coverage says how many backups that has.
+	SearchItems(ctx context.Context, in *SearchItemsRequest, opts ...grpc.CallOption) (*SearchItemsResponse, error)
+	// GetHistory lists the backups that hold an object, the newest first, and says in which of them it changed. It asks the index, as
+	// SearchItems does.
+	GetHistory(ctx context.Context, in *GetHistoryRequest, opts ...grpc.CallOption) (*GetHistoryResponse, error)
 }
 
 type manifestServiceClient struct {
@@ -162,6 +170,26 @@ func (c *manifestServiceClient) VerifyBackup(ctx context.Context, in *VerifyBack
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type ManifestService_VerifyBackupClient = grpc.ServerStreamingClient[VerifyBackupResponse]
 
+func (c *manifestServiceClient) SearchItems(ctx context.Context, in *SearchItemsRequest, opts ...grpc.CallOption) (*SearchItemsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SearchItemsResponse)
+	err := c.cc.Invoke(ctx, ManifestService_SearchItems_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *manifestServiceClient) GetHistory(ctx context.Context, in *GetHistoryRequest, opts ...grpc.CallOption) (*GetHistoryResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetHistoryResponse)
+	err := c.cc.Invoke(ctx, ManifestService_GetHistory_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // ManifestServiceServer is the server API for ManifestService service.
 // All implementations must embed UnimplementedManifestServiceServer
 // for forward compatibility.
@@ -187,6 +215,12 @@ type ManifestServiceServer interface {
 	// VerifyBackup reads the tarball of a backup once and compares each object with the manifest: hash, size, place and second copy, and
 	// the two lists. It tells its progress every few seconds, and last the result. It holds the whole tarball in neither memory nor a file.
 	VerifyBackup(*VerifyBackupRequest, grpc.ServerStreamingServer[VerifyBackupResponse]) error
+	// SearchItems lists the objects that any backup holds, in the order of group, kind, namespace and name. It asks the index of the
+	// replica that answers; the coverage says how many backups that has.
+	SearchItems(context.Context, *SearchItemsRequest) (*SearchItemsResponse, error)
+	// GetHistory lists the backups that hold an object, the newest first, and says in which of them it changed. It asks the index, as
+	// SearchItems does.
+	GetHistory(context.Context, *GetHistoryRequest) (*GetHistoryResponse, error)
 	mustEmbedUnimplementedManifestServiceServer()
 }
 
@@ -217,6 +251,12 @@ func (UnimplementedManifestServiceServer) ListRelated(*ListRelatedRequest, grpc.
 }
 func (UnimplementedManifestServiceServer) VerifyBackup(*VerifyBackupRequest, grpc.ServerStreamingServer[VerifyBackupResponse]) error {
 	return status.Error(codes.Unimplemented, "method VerifyBackup not implemented")
+}
+func (UnimplementedManifestServiceServer) SearchItems(context.Context, *SearchItemsRequest) (*SearchItemsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SearchItems not implemented")
+}
+func (UnimplementedManifestServiceServer) GetHistory(context.Context, *GetHistoryRequest) (*GetHistoryResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetHistory not implemented")
 }
 func (UnimplementedManifestServiceServer) mustEmbedUnimplementedManifestServiceServer() {}
 func (UnimplementedManifestServiceServer) testEmbeddedByValue()                         {}
@@ -344,6 +384,42 @@ func _ManifestService_VerifyBackup_Handler(srv interface{}, stream grpc.ServerSt
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type ManifestService_VerifyBackupServer = grpc.ServerStreamingServer[VerifyBackupResponse]
 
+func _ManifestService_SearchItems_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SearchItemsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ManifestServiceServer).SearchItems(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ManifestService_SearchItems_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ManifestServiceServer).SearchItems(ctx, req.(*SearchItemsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ManifestService_GetHistory_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetHistoryRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ManifestServiceServer).GetHistory(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ManifestService_GetHistory_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ManifestServiceServer).GetHistory(ctx, req.(*GetHistoryRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // ManifestService_ServiceDesc is the grpc.ServiceDesc for ManifestService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -366,6 +442,14 @@ var ManifestService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetUnmaskedItem",
 			Handler:    _ManifestService_GetUnmaskedItem_Handler,
+		},
+		{
+			MethodName: "SearchItems",
+			Handler:    _ManifestService_SearchItems_Handler,
+		},
+		{
+			MethodName: "GetHistory",
+			Handler:    _ManifestService_GetHistory_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{
