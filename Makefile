@@ -59,7 +59,7 @@ tools: ## build every tool from source into .tools/bin (once; cached)
 build: ## build the binaries into bin/
 	@mkdir -p bin/e2e
 	@$(COMPILE) $(PLAIN) go build -ldflags '$(LDFLAGS)' -o bin/ $(patsubst %/main.go,./%,$(wildcard services/*/main.go))
-	@$(COMPILE) $(PLAIN) go build -ldflags '$(LDFLAGS)' -o bin/e2e/ $(patsubst %/main.go,./%,$(wildcard e2e/cmd/*/main.go)) ./services/restore-runner/internal/footprint
+	@$(COMPILE) $(PLAIN) go build -ldflags '$(LDFLAGS)' -o bin/e2e/ $(patsubst %/main.go,./%,$(wildcard e2e/cmd/*/main.go)) ./services/restore-runner/internal/footprint ./services/manifest-indexer/internal/footprint/searchindex
 	@echo "built: bin/: $$(cd bin && echo *)"
 
 .PHONY: images

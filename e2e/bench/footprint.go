@@ -43,24 +43,51 @@ func (b *bench) measureManifest(ctx context.Context, objects int) error {
 	return nil
 }
 
+// measureSearch measures the search index of manifest-indexer on made-up backups.
+func (b *bench) measureSearch(ctx context.Context, objects int) error {
+	_, _ = fmt.Fprintln(b.Log, "search over 500 backups, and the index of 100 backups of the same objects")
+	said, err := b.runProgram(ctx, "searchindex", objects)
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(said) {
+		name, text, _ := strings.Cut(strings.TrimSpace(line), " ")
+		value, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			return fmt.Errorf("searchindex said %q: %w", line, err)
+		}
+		b.figures.Set(name, value)
+	}
+	return nil
+}
+
 // runFootprint returns the peak of a process in MiB.
 func (b *bench) runFootprint(ctx context.Context, objects int, of string) (peak float64, err error) {
-	root, err := testbed.RepositoryRoot()
+	said, err := b.runProgram(ctx, "footprint", objects, "-owned", ownedPercent, "-of", of)
 	if err != nil {
 		return 0, err
 	}
-	dir := filepath.Join(b.Dir, "footprint")
+	return lastNumber(said)
+}
+
+// runProgram runs a program of bin/e2e in a directory of its own, and returns what it said.
+func (b *bench) runProgram(ctx context.Context, name string, objects int, args ...string) (_ string, err error) {
+	root, err := testbed.RepositoryRoot()
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(b.Dir, name)
 	if err := os.Mkdir(dir, 0o700); err != nil {
-		return 0, err
+		return "", err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	cmd := exec.CommandContext(ctx, filepath.Join(root, "bin", "e2e", "footprint"), "-objects", strconv.Itoa(objects), "-owned", ownedPercent, "-dir", dir, "-of", of)
+	cmd := exec.CommandContext(ctx, filepath.Join(root, "bin", "e2e", name), append(args, "-objects", strconv.Itoa(objects), "-dir", dir)...)
 	var said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &said, b.Log
 	if err := cmd.Run(); err != nil {
-		return 0, fmt.Errorf("%w: %s", err, said.String())
+		return "", fmt.Errorf("%s: %w: %s", name, err, said.String())
 	}
-	return lastNumber(said.String())
+	return said.String(), nil
 }
 
 // lastNumber reads the last line of what a program said.

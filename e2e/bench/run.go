@@ -36,6 +36,9 @@ type Config struct {
 	Manifest int
 	// GetItem is the number of 900 KB objects of the backup from which one is read; 0 leaves that out.
 	GetItem int
+	// Search is the number of objects of each of the 100 backups whose search index is measured; 0 leaves
+	// that and queries out.
+	Search int
 	// ClaimTimeout is the runners' --claim-timeout where one is killed.
 	ClaimTimeout time.Duration
 }
@@ -99,6 +102,7 @@ func (b *bench) measurements() []measurement {
 		measurement{"operations", b.Operations, b.measureOperations},
 		measurement{"resume", b.Resume, b.measureResume},
 		measurement{"footprint", b.Footprint, b.measureFootprint},
+		measurement{"search", b.Search, b.measureSearch},
 		measurement{"manifest", b.Manifest, b.measureManifest},
 		measurement{"huge objects", b.Huge, b.measureHuge},
 		measurement{"one object", b.GetItem, b.measureGetItem},

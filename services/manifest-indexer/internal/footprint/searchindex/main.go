@@ -1,5 +1,5 @@
 // Command searchindex measures the search index of manifest-indexer on made-up backups, and prints
-// search.db_growth_ratio.100, how much larger the database of 100 backups of the same 50,000 objects is
+// search.db_bytes_per_object, search.db_growth_ratio.100, how much larger the database of 100 backups of the same 50,000 objects is
 // than that of one, where the status of half of them changed in between; and search.p95_ms, the 95th
 // percentile of the time of a query over 500 backups of 2,000 objects, a million in all of which 550,000
 // are distinct. Queries are a mix, each as often: an exact name of a kind in a namespace, a prefix in a
@@ -60,7 +60,7 @@ func measureGrowth(ctx context.Context, dir string, objects int) error {
 	}
 	hundred, err := measureFile(ctx, dir, 100, objects)
 	if err == nil {
-		fmt.Printf("bytes per object %.1f\nsearch.db_growth_ratio.100 %.4f\n", float64(one)/float64(objects), float64(hundred)/float64(one))
+		fmt.Printf("search.db_bytes_per_object %.1f\nsearch.db_growth_ratio.100 %.4f\n", float64(one)/float64(objects), float64(hundred)/float64(one))
 	}
 	return err
 }
