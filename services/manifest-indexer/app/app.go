@@ -113,7 +113,10 @@ func (a *App) openIndex(ctx context.Context) error {
 		return err
 	}
 	a.index = search.NewIndexer(search.Config{Reader: a.clusterReader(), Cached: a.clusterClient(), Namespace: c.Options.Namespace, Opener: a.opener, Clock: c.Clock, Log: c.Log}, database)
-	a.runtime.Go("search index", a.index.Run)
+	a.runtime.Go("search index", func(ctx context.Context) error {
+		a.runtime.Manager().GetCache().WaitForCacheSync(ctx) // else the first pass fails
+		return a.index.Run(ctx)
+	})
 	return nil
 }
 

@@ -228,7 +228,7 @@ func checkHistory(t *testing.T, d *Database, m *model, o Object) {
 
 func (d *Database) countRows(t *testing.T, table string) (n int) {
 	t.Helper()
-	require.NoError(t, d.db.QueryRowContext(context.Background(), "SELECT count(*) FROM "+table).Scan(&n))
+	require.NoError(t, d.db.QueryRowContext(t.Context(), "SELECT count(*) FROM "+table).Scan(&n))
 	return n
 }
 

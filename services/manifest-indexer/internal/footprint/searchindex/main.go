@@ -10,8 +10,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"iter"
 	"os"
 	"os/signal"
@@ -41,26 +43,26 @@ func main() {
 	objects := flag.Int("objects", 50_000, "number of objects of each of the 100 backups")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) //nolint:forbidigo // this is where contexts begin
-	err := measureGrowth(ctx, *dir, *objects)
+	err := measureGrowth(ctx, os.Stdout, *dir, *objects)
 	if err == nil {
-		err = measureQueries(ctx, *dir)
+		err = measureQueries(ctx, os.Stdout, *dir)
 	}
 	stop()
 	if err != nil {
 		_, _ = fmt.Fprintln(os.Stderr, "searchindex:", err)
-		os.Exit(1)
+		os.Exit(1) //nolint:forbidigo // the end of main
 	}
 }
 
 // measureGrowth compares the database of one backup with that of a hundred.
-func measureGrowth(ctx context.Context, dir string, objects int) error {
+func measureGrowth(ctx context.Context, out io.Writer, dir string, objects int) error {
 	one, err := measureFile(ctx, dir, 1, objects)
 	if err != nil {
 		return err
 	}
 	hundred, err := measureFile(ctx, dir, 100, objects)
 	if err == nil {
-		fmt.Printf("search.db_bytes_per_object %.1f\nsearch.db_growth_ratio.100 %.4f\n", float64(one)/float64(objects), float64(hundred)/float64(one))
+		_, err = fmt.Fprintf(out, "search.db_bytes_per_object %.1f\nsearch.db_growth_ratio.100 %.4f\n", float64(one)/float64(objects), float64(hundred)/float64(one))
 	}
 	return err
 }
@@ -125,7 +127,7 @@ func scopeObjects(scope, number int) iter.Seq2[search.Object, error] {
 	}
 }
 
-func measureQueries(ctx context.Context, dir string) error {
+func measureQueries(ctx context.Context, out io.Writer, dir string) error {
 	d, err := search.OpenDatabase(ctx, filepath.Join(dir, "queries.db"))
 	if err != nil {
 		return err
@@ -161,8 +163,8 @@ func measureQueries(ctx context.Context, dir string) error {
 		}
 	}
 	slices.Sort(took)
-	fmt.Printf("search.p95_ms %.3f\n", float64(took[len(took)*percentile/100].Microseconds())/1000)
-	return d.Close()
+	_, err = fmt.Fprintf(out, "search.p95_ms %.3f\n", float64(took[len(took)*percentile/100].Microseconds())/1000)
+	return errors.Join(err, d.Close())
 }
 
 // missing is the place in the mix of the query that nothing matches.
