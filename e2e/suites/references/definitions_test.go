@@ -43,11 +43,11 @@ var definitionFiles = map[string][]string{
 	},
 }
 
-// installDefinitions creates the published definitions and waits until the API server serves their kinds.
-func installDefinitions(t *testing.T, s *site.Site) {
+// installDefinitions creates published definitions and waits until the API server serves their kinds.
+func installDefinitions(t *testing.T, s *site.Site, definitions map[string][]string) {
 	t.Helper()
 	var names []string
-	for module, files := range definitionFiles {
+	for module, files := range definitions {
 		dir := downloadModule(t, module)
 		for _, file := range files {
 			crd := readDefinition(t, filepath.Join(dir, filepath.FromSlash(file)))
@@ -63,14 +63,17 @@ func installDefinitions(t *testing.T, s *site.Site) {
 	}
 }
 
-// readDefinition reads a definition without its labels, which are templates of a chart in some.
+// contracts are the labels that all definitions of Cluster API get where it is installed.
+var contracts = map[string]string{"cluster.x-k8s.io/v1beta1": "v1beta1", "cluster.x-k8s.io/v1beta2": "v1beta2"}
+
+// readDefinition reads a definition. Its own labels are templates of a chart in some.
 func readDefinition(t *testing.T, path string) *apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
 	text, err := os.ReadFile(path)
 	require.NoError(t, err)
 	crd := &apiextensionsv1.CustomResourceDefinition{}
 	require.NoError(t, yaml.Unmarshal(text, crd), path)
-	crd.Labels = nil
+	crd.Labels = contracts
 	return crd
 }
 

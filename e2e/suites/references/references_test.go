@@ -39,26 +39,39 @@ type bed struct {
 	path    string // of the bucket's directory
 }
 
-// TestPublishedDefinitions shares one cluster and one backup.
-func TestPublishedDefinitions(t *testing.T) {
+// newBed starts a site with the published definitions, those of more too, and creates the estate.
+func newBed(t *testing.T, more map[string][]string) *bed {
+	t.Helper()
 	b := &bed{estate: readEstate(t)}
 	b.Site = site.Start(t, site.Config{Counts: map[string]int{"restore-runner": 2}, Args: map[string][]string{
 		"restore-runner": {"--claim-timeout", "5s"}, "manifest-indexer": {"--backup-sync-period", "1s"},
 	}})
-	installDefinitions(t, b.Site)
+	installDefinitions(t, b.Site, definitionFiles)
+	installDefinitions(t, b.Site, more)
 	b.bucket, b.path = site.FileBucket(t, backup)
 	b.ReachFiles(t, b.path, b.bucket)
 	b.estate.create(t, b.Site)
 	b.webhook = startWebhook(t, b.Site)
+	return b
+}
+
+// backUp backs the estate up.
+func (b *bed) backUp(t *testing.T) {
+	t.Helper()
 	b.Backup(t, backup, b.bucket, slices.Collect(maps.Keys(b.estate.spaces))...)
 	require.Zero(t, b.BackupCompletes(t, backup).Status.Warnings)
+}
+
+// TestPublishedDefinitions shares one cluster and one backup.
+func TestPublishedDefinitions(t *testing.T) {
+	b := newBed(t, nil)
+	b.backUp(t)
 	t.Run("the manifest has what objects name", b.namesAreFound)
 	t.Run("a backup in Velero's layout", b.showForeign)
 	for _, scenario := range []struct {
 		name string
 		run  func(t *testing.T, name string)
 	}{
-		{"undisturbed", b.restoreAll},
 		{"killed runner", b.killRunner},
 		{"webhook that cannot be called", b.refuseForAWhile},
 		{"one cluster of two", b.restoreOneCluster},
@@ -106,12 +119,8 @@ func (b *bed) namesAreFound(t *testing.T) {
 	}
 }
 
-// restoreAll restores everything and requires that it is as before, in the right order.
-func (b *bed) restoreAll(t *testing.T, name string) {
-	b.restoreBeside(t, name, func(*admissionv1.AdmissionRequest) bool { return true }, func() {})
-}
-
-// restoreBeside is restoreAll with before as in setBefore, and during called once the Restore is created.
+// restoreBeside restores everything and requires that it is as before, made in the right order. Before is that of
+// setBefore, during is called once the Restore is created.
 func (b *bed) restoreBeside(t *testing.T, name string, before func(*admissionv1.AdmissionRequest) bool, during func()) {
 	t.Helper()
 	made := watchCreations(t, b.Site, b.estate)

@@ -22,7 +22,11 @@ const foreign = "foreign"
 // showForeign runs every command that looks into a backup on the one in Velero's layout.
 func (b *bed) showForeign(t *testing.T) {
 	b.storeForeign(t)
-	cli, address := b.CLI(t), b.Fleet.Of("manifest-indexer")[0].GRPC
+	cli := b.CLI(t)
+	addresses := map[string][]string{
+		"backup":  {"--manifest-address", b.Fleet.Of("manifest-indexer")[0].GRPC},
+		"restore": {"--restore-address", b.Fleet.Of("restore-runner")[0].GRPC},
+	}
 	for _, command := range []struct {
 		line string
 		says []string
@@ -34,8 +38,10 @@ func (b *bed) showForeign(t *testing.T) {
 		{"backup related foreign certificate/web -n certificates", []string{"Issuer", "authority", "Secret", "root"}},
 		{"backup verify foreign", []string{" 0 faults"}},
 		{"backup diff estate foreign", nil},
+		{"restore plan --from-backup foreign --include-namespaces machines --all", []string{"red-kubeconfig", "unchanged"}},
 	} {
-		out, err := cli.Run(t.Context(), append(strings.Fields(command.line), "--manifest-address", address)...)
+		words := strings.Fields(command.line)
+		out, err := cli.Run(t.Context(), append(words, addresses[words[0]]...)...)
 		require.NoError(t, err, command.line)
 		for _, text := range command.says {
 			require.Contains(t, out, text, command.line)
