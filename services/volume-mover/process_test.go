@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto/rand"
 	"fmt"
 	"os"
@@ -80,6 +81,17 @@ func TestCancel(t *testing.T) {
 	up := b.upload(volume, "web-0")
 	require.Equal(t, outcome.Completed, up.Phase, up.Message)
 	require.Equal(t, up.Bytes, up.IncrementalBytes+canceled.Bytes)
+}
+
+// TestCanceledBefore checks that a mover which is told to stop before it has begun says that it was canceled.
+func TestCanceledBefore(t *testing.T) {
+	b, volume := newBed(t), t.TempDir()
+	b.upload(volume, "web-0")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	result := b.run(ctx, "upload", "--source", volume, "--pod", "web-0", "--volume", "data")
+	require.Equal(t, outcome.Canceled, result.Phase)
+	require.NotEmpty(t, result.Message)
 }
 
 // TestMemory checks what a volume of 20,000 files takes, in an upload and in a restore.

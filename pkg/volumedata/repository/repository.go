@@ -64,7 +64,7 @@ type Options struct {
 // Repository is an open repository. Its methods may be called concurrently.
 type Repository struct {
 	repo.Repository
-	storage *storage
+	storage *objectStorage
 	// Marked reports whether the repository has Velero's mark.
 	Marked bool
 }
@@ -76,7 +76,7 @@ func Open(ctx context.Context, location objectstore.Store, o Options) (*Reposito
 	if err != nil {
 		return nil, err
 	}
-	return s.open(ctx, o)
+	return s.openClient(ctx, o)
 }
 
 // Create is Open of a repository that is created if there is none, and set up if nobody has done so.
@@ -86,10 +86,10 @@ func Create(ctx context.Context, location objectstore.Store, o Options) (*Reposi
 	if err != nil {
 		return nil, err
 	}
-	if err := s.create(ctx, trimPassword(o.Password)); err != nil {
+	if err := s.createFormat(ctx, trimPassword(o.Password)); err != nil {
 		return nil, err
 	}
-	r, err := s.open(ctx, o)
+	r, err := s.openClient(ctx, o)
 	if err != nil || r.Marked {
 		return r, err
 	}
@@ -99,16 +99,16 @@ func Create(ctx context.Context, location objectstore.Store, o Options) (*Reposi
 	return r, nil
 }
 
-func newStorage(location objectstore.Store, o Options) (*storage, error) {
+func newStorage(location objectstore.Store, o Options) (*objectStorage, error) {
 	prefixed, err := objectstore.WithPrefix(location, layout.KopiaDir+o.Namespace+"/")
 	if err != nil {
 		return nil, fmt.Errorf("namespace %q: %w", o.Namespace, err)
 	}
-	return &storage{store: prefixed, id: uuid.NewString(), readOnly: o.ReadOnly}, nil
+	return &objectStorage{store: prefixed, id: uuid.NewString(), readOnly: o.ReadOnly}, nil
 }
 
-// create creates the repository unless there is one.
-func (s *storage) create(ctx context.Context, password string) error {
+// createFormat creates the repository unless there is one.
+func (s *objectStorage) createFormat(ctx context.Context, password string) error {
 	switch _, err := s.readFormat(ctx); {
 	case err == nil:
 		return nil
@@ -118,7 +118,7 @@ func (s *storage) create(ctx context.Context, password string) error {
 	if password == "" {
 		return fmt.Errorf("%w: it is empty", ErrPassword)
 	}
-	err := repo.Initialize(ctx, &creation{storage: s}, &repo.NewRepositoryOptions{BlockFormat: format.ContentFormat{EnablePasswordChange: true}}, password)
+	err := repo.Initialize(ctx, &creationStorage{objectStorage: s}, &repo.NewRepositoryOptions{BlockFormat: format.ContentFormat{EnablePasswordChange: true}}, password)
 	if errors.Is(err, blob.ErrBlobAlreadyExists) || errors.Is(err, repo.ErrAlreadyInitialized) {
 		return nil // by another process
 	}
@@ -129,7 +129,7 @@ func (s *storage) create(ctx context.Context, password string) error {
 }
 
 // readFormat reads and checks formatBlob.
-func (s *storage) readFormat(ctx context.Context) (*format.KopiaRepositoryJSON, error) {
+func (s *objectStorage) readFormat(ctx context.Context) (*format.KopiaRepositoryJSON, error) {
 	if _, err := s.GetMetadata(ctx, formatBlob); errors.Is(err, blob.ErrBlobNotFound) {
 		return nil, s.absentError(ctx)
 	} else if err != nil {
@@ -153,7 +153,7 @@ func (s *storage) readFormat(ctx context.Context) (*format.KopiaRepositoryJSON, 
 func trimPassword(p string) string { return strings.TrimSpace(p) }
 
 // absentError tells an empty prefix from one with foreign objects.
-func (s *storage) absentError(ctx context.Context) error {
+func (s *objectStorage) absentError(ctx context.Context) error {
 	found := ""
 	err := s.ListBlobs(ctx, "", func(m blob.Metadata) error {
 		found = string(m.BlobID)
@@ -171,8 +171,8 @@ func (s *storage) absentError(ctx context.Context) error {
 // errFound ends a list at the first object.
 var errFound = errors.New("found")
 
-// open opens the repository, and looks at its mark.
-func (s *storage) open(ctx context.Context, o Options) (*Repository, error) {
+// openClient opens the repository, and looks at its mark.
+func (s *objectStorage) openClient(ctx context.Context, o Options) (*Repository, error) {
 	f, err := s.readFormat(ctx)
 	if err != nil {
 		return nil, err
@@ -188,16 +188,16 @@ func (s *storage) open(ctx context.Context, o Options) (*Repository, error) {
 	opened.Store(s.id, s)
 	opened, err := repo.Open(ctx, config, trimPassword(o.Password), &repo.Options{DoNotWaitForUpgrade: true, DisableRepositoryLog: true, OnFatalError: o.Fatal})
 	if err != nil {
-		s.forget()
+		s.forgetClient()
 		return nil, openError(ctx, err)
 	}
 	return &Repository{Repository: opened, storage: s, Marked: marked}, nil
 }
 
-func (s *storage) forget() { opened.Delete(s.id) }
+func (s *objectStorage) forgetClient() { opened.Delete(s.id) }
 
 // writeConfig writes the client's configuration and returns its path.
-func (s *storage) writeConfig(o Options) (string, error) {
+func (s *objectStorage) writeConfig(o Options) (string, error) {
 	dir, err := filepath.Abs(o.Dir)
 	if err != nil {
 		return "", err
@@ -224,14 +224,14 @@ func (s *storage) writeConfig(o Options) (string, error) {
 	return path, os.WriteFile(path, data, 0o600)
 }
 
-// mark is the content of markBlob.
-type mark struct {
+// repositoryMark is the content of markBlob.
+type repositoryMark struct {
 	UniqueID string `json:"uniqueID"`
 }
 
 // readMark reports whether the repository has Velero's mark. The mark of another repository means that
 // kopia.repository was replaced.
-func (s *storage) readMark(ctx context.Context, uniqueID []byte) (bool, error) {
+func (s *objectStorage) readMark(ctx context.Context, uniqueID []byte) (bool, error) {
 	data, err := objectstore.ReadAll(ctx, s.store, markBlob, smallBlob)
 	if errors.Is(err, objectstore.ErrNotFound) {
 		return false, nil
@@ -239,7 +239,7 @@ func (s *storage) readMark(ctx context.Context, uniqueID []byte) (bool, error) {
 	if err != nil {
 		return false, s.callError(err)
 	}
-	var m mark
+	var m repositoryMark
 	if err := json.Unmarshal(data, &m); err != nil || m.UniqueID != base64.StdEncoding.EncodeToString(uniqueID) {
 		return false, fmt.Errorf("%w: %s is of another repository than %s", ErrDamaged, markBlob, formatBlob)
 	}
@@ -263,7 +263,7 @@ func (r *Repository) setUp(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	data, err := json.Marshal(mark{UniqueID: base64.StdEncoding.EncodeToString(f.UniqueID)})
+	data, err := json.Marshal(repositoryMark{UniqueID: base64.StdEncoding.EncodeToString(f.UniqueID)})
 	if err != nil {
 		return err
 	}
@@ -285,6 +285,6 @@ func (r *Repository) LastFailure() error { return r.storage.lastFailure() }
 
 // Close ends the client. The store stays open.
 func (r *Repository) Close(ctx context.Context) error {
-	defer r.storage.forget()
+	defer r.storage.forgetClient()
 	return r.Repository.Close(ctx)
 }

@@ -16,29 +16,29 @@ import (
 // storageType names this package's storage in kopia's registry of storages.
 const storageType = "holdfast-objectstore"
 
-// connection is how the configuration of a kopia client names an open storage of this process. No
+// storageConnection is how the configuration of a kopia client names an open storage of this process. No
 // credentials get into that file.
-type connection struct {
+type storageConnection struct {
 	ID string `json:"id"`
 }
 
-// opened are the storages of this process by connection.ID.
+// opened are the storages of this process by storageConnection.ID.
 var opened sync.Map
 
 func init() { //nolint:gochecknoinits // kopia's registry has no lock, so it is filled before anything runs
-	blob.AddSupportedStorage(storageType, connection{}, func(_ context.Context, c *connection, _ bool) (blob.Storage, error) {
+	blob.AddSupportedStorage(storageType, storageConnection{}, func(_ context.Context, c *storageConnection, _ bool) (blob.Storage, error) {
 		found, ok := opened.Load(c.ID)
 		if !ok {
 			return nil, fmt.Errorf("storage %q is not open in this process", c.ID)
 		}
-		return found.(*storage), nil
+		return found.(*objectStorage), nil
 	})
 }
 
-// storage is an objectstore.Store as kopia's blob.Storage. What kopia requires of one is what a Store
+// objectStorage is an objectstore.Store as kopia's blob.Storage. What kopia requires of one is what a Store
 // promises: whole blobs or none, visible as soon as they are written, and atomic creation. Blobs are
 // not cached and calls not repeated here.
-type storage struct {
+type objectStorage struct {
 	blob.DefaultProviderImplementation
 	store    objectstore.Store
 	id       string
@@ -48,10 +48,10 @@ type storage struct {
 	failed error // of the newest write that failed
 }
 
-var _ blob.Storage = (*storage)(nil)
+var _ blob.Storage = (*objectStorage)(nil)
 
 // GetBlob implements blob.Reader.
-func (s *storage) GetBlob(ctx context.Context, id blob.ID, offset, length int64, out blob.OutputBuffer) error {
+func (s *objectStorage) GetBlob(ctx context.Context, id blob.ID, offset, length int64, out blob.OutputBuffer) error {
 	out.Reset()
 	if offset < 0 {
 		return fmt.Errorf("%w: %s from %d", blob.ErrInvalidRange, id, offset)
@@ -71,7 +71,7 @@ func (s *storage) GetBlob(ctx context.Context, id blob.ID, offset, length int64,
 }
 
 // GetMetadata implements blob.Reader.
-func (s *storage) GetMetadata(ctx context.Context, id blob.ID) (blob.Metadata, error) {
+func (s *objectStorage) GetMetadata(ctx context.Context, id blob.ID) (blob.Metadata, error) {
 	info, err := s.store.Stat(ctx, string(id))
 	if err != nil {
 		return blob.Metadata{}, s.callError(err)
@@ -80,7 +80,7 @@ func (s *storage) GetMetadata(ctx context.Context, id blob.ID) (blob.Metadata, e
 }
 
 // ListBlobs implements blob.Lister.
-func (s *storage) ListBlobs(ctx context.Context, prefix blob.ID, fn func(blob.Metadata) error) error {
+func (s *objectStorage) ListBlobs(ctx context.Context, prefix blob.ID, fn func(blob.Metadata) error) error {
 	var stopped error // by fn
 	err := s.store.List(ctx, string(prefix), func(info objectstore.Info) error {
 		var m blob.Metadata
@@ -104,7 +104,7 @@ func blobMetadata(info objectstore.Info) (blob.Metadata, error) {
 }
 
 // PutBlob implements blob.Storage.
-func (s *storage) PutBlob(ctx context.Context, id blob.ID, data blob.Bytes, opts blob.PutOptions) (err error) {
+func (s *objectStorage) PutBlob(ctx context.Context, id blob.ID, data blob.Bytes, opts blob.PutOptions) (err error) {
 	switch {
 	case opts.HasRetentionOptions():
 		return fmt.Errorf("%w: object lock", blob.ErrUnsupportedPutBlobOption)
@@ -134,30 +134,30 @@ func (s *storage) PutBlob(ctx context.Context, id blob.ID, data blob.Bytes, opts
 }
 
 // DeleteBlob implements blob.Storage; an absent blob is success.
-func (s *storage) DeleteBlob(ctx context.Context, id blob.ID) error {
+func (s *objectStorage) DeleteBlob(ctx context.Context, id blob.ID) error {
 	return s.callError(s.store.Delete(ctx, string(id)))
 }
 
 // ConnectionInfo implements blob.Reader.
-func (s *storage) ConnectionInfo() blob.ConnectionInfo {
-	return blob.ConnectionInfo{Type: storageType, Config: &connection{ID: s.id}}
+func (s *objectStorage) ConnectionInfo() blob.ConnectionInfo {
+	return blob.ConnectionInfo{Type: storageType, Config: &storageConnection{ID: s.id}}
 }
 
 // DisplayName implements blob.Reader.
-func (s *storage) DisplayName() string { return "Holdfast object store" }
+func (s *objectStorage) DisplayName() string { return "Holdfast object store" }
 
 // IsReadOnly implements blob.Storage.
-func (s *storage) IsReadOnly() bool { return s.readOnly }
+func (s *objectStorage) IsReadOnly() bool { return s.readOnly }
 
 // lastFailure is the error of the newest write that failed, nil if there is none.
-func (s *storage) lastFailure() error {
+func (s *objectStorage) lastFailure() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.failed
 }
 
 // callError turns an error of the store into one that kopia understands.
-func (s *storage) callError(err error) error {
+func (s *objectStorage) callError(err error) error {
 	switch {
 	case err == nil:
 		return nil
@@ -169,15 +169,15 @@ func (s *storage) callError(err error) error {
 	return &StoreError{Err: err}
 }
 
-// creation is a storage while a repository is created: kopia.repository, which has the keys of the
+// creationStorage is an objectStorage while a repository is created: kopia.repository, which has the keys of the
 // repository, is created if absent, so that of several creators one wins. kopia.blobcfg is encrypted
 // with a key of the same creator and is written after it; a repository without one is whole.
-type creation struct {
-	*storage
+type creationStorage struct {
+	*objectStorage
 	settings []byte // of kopia.blobcfg
 }
 
-func (c *creation) PutBlob(ctx context.Context, id blob.ID, data blob.Bytes, opts blob.PutOptions) error {
+func (c *creationStorage) PutBlob(ctx context.Context, id blob.ID, data blob.Bytes, opts blob.PutOptions) error {
 	switch id {
 	case settingsBlob:
 		var b bytes.Buffer
@@ -186,10 +186,10 @@ func (c *creation) PutBlob(ctx context.Context, id blob.ID, data blob.Bytes, opt
 		return err
 	case formatBlob:
 		opts.DoNotRecreate = true
-		if err := c.storage.PutBlob(ctx, id, data, opts); err != nil || c.settings == nil {
+		if err := c.objectStorage.PutBlob(ctx, id, data, opts); err != nil || c.settings == nil {
 			return err
 		}
 		return c.callError(objectstore.PutBytes(ctx, c.store, settingsBlob, c.settings))
 	}
-	return c.storage.PutBlob(ctx, id, data, opts)
+	return c.objectStorage.PutBlob(ctx, id, data, opts)
 }

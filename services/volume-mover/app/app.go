@@ -49,7 +49,7 @@ const (
 // Execute runs the command line and returns its exit code. Reports go to stdout as JSON, one on each
 // line, under "progress" or, on the last line, "result"; logs and errors of the request go to stderr.
 func Execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	m := &mover{clock: clock.RealClock{}, lines: json.NewEncoder(stdout), stderr: stderr}
+	m := &moveCommand{clock: clock.RealClock{}, lines: json.NewEncoder(stdout), stderr: stderr}
 	root := &cobra.Command{Use: "volume-mover", Short: "Moves the data of volumes", Version: telemetry.Version(), SilenceUsage: true, SilenceErrors: true}
 	root.AddCommand(m.newMoveCommand())
 	root.SetArgs(args)
@@ -62,8 +62,8 @@ func Execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return m.exit
 }
 
-// mover makes one transfer.
-type mover struct {
+// moveCommand makes one transfer.
+type moveCommand struct {
 	clock  clock.WithTickerAndDelayedExecution
 	stderr io.Writer
 	exit   int
@@ -72,20 +72,20 @@ type mover struct {
 	lines *json.Encoder // to stdout
 }
 
-// line is one line of the output.
-type line struct {
+// outputLine is one line of the output.
+type outputLine struct {
 	Progress *outcome.Progress `json:"progress,omitempty"`
 	Result   *outcome.Result   `json:"result,omitempty"`
 }
 
-func (m *mover) print(l line) error {
+func (m *moveCommand) printLine(l outputLine) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.lines.Encode(l)
 }
 
-// run makes the transfer and prints its result. The error is that of a request that is not valid.
-func (m *mover) run(ctx context.Context, req request.Request) error {
+// runRequest makes the transfer and prints its result. The error is that of a request that is not valid.
+func (m *moveCommand) runRequest(ctx context.Context, req request.Request) error {
 	if err := req.Validate(); err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func (m *mover) run(ctx context.Context, req request.Request) error {
 	}
 	rec := &outcome.Recorder{}
 	stop := m.reportProgress(rec)
-	result := m.transfer(ctx, req, rec)
+	result := m.runTransfer(ctx, req, rec)
 	stop()
 	switch result.Phase {
 	case outcome.Completed:
@@ -105,11 +105,11 @@ func (m *mover) run(ctx context.Context, req request.Request) error {
 		m.exit = ExitFailed
 	}
 	p := rec.Progress()
-	return errors.Join(m.print(line{Progress: &p}), m.print(line{Result: &result}))
+	return errors.Join(m.printLine(outputLine{Progress: &p}), m.printLine(outputLine{Result: &result}))
 }
 
 // reportProgress prints progress until the function that it returns is called.
-func (m *mover) reportProgress(rec *outcome.Recorder) (stop func()) {
+func (m *moveCommand) reportProgress(rec *outcome.Recorder) (stop func()) {
 	ended := make(chan struct{})
 	var done sync.WaitGroup
 	done.Go(func() {
@@ -121,15 +121,24 @@ func (m *mover) reportProgress(rec *outcome.Recorder) (stop func()) {
 				return
 			case <-ticker.C():
 				p := rec.Progress()
-				_ = m.print(line{Progress: &p}) // the result shows whether anybody reads
+				_ = m.printLine(outputLine{Progress: &p}) // the result shows whether anybody reads
 			}
 		}
 	})
 	return func() { close(ended); done.Wait() }
 }
 
-// transfer opens the repository and makes the transfer.
-func (m *mover) transfer(ctx context.Context, req request.Request, rec *outcome.Recorder) (result outcome.Result) {
+// runTransfer opens the repository and makes the transfer.
+func (m *moveCommand) runTransfer(ctx context.Context, req request.Request, rec *outcome.Recorder) (result outcome.Result) {
+	asked := ctx
+	defer func() {
+		switch {
+		case result.Phase == outcome.Canceled && asked.Err() == nil: // by the repository
+			result.Phase = outcome.Failed
+		case result.Phase == outcome.Failed && asked.Err() != nil:
+			result.Phase, result.Message = outcome.Canceled, fmt.Sprintf("canceled (%v): %s", context.Cause(asked), result.Message)
+		}
+	}()
 	failed := func(err error) outcome.Result { return outcome.Result{Phase: outcome.Failed, Message: err.Error()} }
 	log, err := telemetry.NewLogger(m.stderr, "info", telemetry.FormatJSON)
 	if err != nil {
@@ -146,14 +155,8 @@ func (m *mover) transfer(ctx context.Context, req request.Request, rec *outcome.
 		return failed(fmt.Errorf("cache: %w", err))
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	asked := ctx
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer func() {
-		if result.Phase == outcome.Canceled && asked.Err() == nil { // by the repository
-			result.Phase = outcome.Failed
-		}
-	}()
 	r, err := openRepository(ctx, store, req, dir, cancel)
 	if err != nil {
 		return failed(fmt.Errorf("repository of namespace %s: %w", req.Namespace, err))

@@ -11,7 +11,7 @@ import (
 )
 
 // newMoveCommand returns `move` with `upload` and `restore`.
-func (m *mover) newMoveCommand() *cobra.Command {
+func (m *moveCommand) newMoveCommand() *cobra.Command {
 	var file string
 	move := &cobra.Command{
 		Use: "move", Short: "Transfer the data of one volume", Args: cobra.NoArgs,
@@ -22,7 +22,7 @@ func (m *mover) newMoveCommand() *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("--request: %w", err)
 			}
-			return m.run(c.Context(), req)
+			return m.runRequest(c.Context(), req)
 		},
 	}
 	move.Flags().StringVar(&file, "request", "", "file with the request as JSON")
@@ -40,12 +40,12 @@ func readRequest(file string) (request.Request, error) {
 	return request.Decode(f)
 }
 
-func (m *mover) newUploadCommand() *cobra.Command {
+func (m *moveCommand) newUploadCommand() *cobra.Command {
 	req, u := request.Default(), request.DefaultUpload()
 	req.Upload = &u
 	c := &cobra.Command{
 		Use: "upload", Short: "Store a directory or block device as a snapshot", Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return m.run(c.Context(), req) },
+		RunE: func(c *cobra.Command, _ []string) error { return m.runRequest(c.Context(), req) },
 	}
 	f := c.Flags()
 	bindCommon(f, &req)
@@ -59,12 +59,12 @@ func (m *mover) newUploadCommand() *cobra.Command {
 	return c
 }
 
-func (m *mover) newRestoreCommand() *cobra.Command {
+func (m *moveCommand) newRestoreCommand() *cobra.Command {
 	req, r := request.Default(), request.Restore{}
 	req.Restore = &r
 	c := &cobra.Command{
 		Use: "restore", Short: "Write a snapshot into a directory or block device", Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return m.run(c.Context(), req) },
+		RunE: func(c *cobra.Command, _ []string) error { return m.runRequest(c.Context(), req) },
 	}
 	f := c.Flags()
 	bindCommon(f, &req)

@@ -44,8 +44,8 @@ const (
 	Metadata Rule = "metadata"
 )
 
-// loses reports whether something is missing under the rule.
-func (r Rule) loses() bool {
+// losesData reports whether something is missing under the rule.
+func (r Rule) losesData() bool {
 	return slices.Contains([]Rule{Unreadable, Name, Type, Damaged, Metadata}, r)
 }
 
@@ -130,7 +130,7 @@ func (r *Recorder) Add(path string, rule Rule, err error) {
 	}
 	r.rules[rule]++
 	class := 0
-	if rule.loses() {
+	if rule.losesData() {
 		class = 1
 		r.lost++
 	}

@@ -49,11 +49,11 @@ func OpenLocation(ctx context.Context, path string) (objectstore.Store, error) {
 	return location.New(objects, found.Namespace).Open(ctx, found)
 }
 
-// manifests are the objects of a file, as a client.Reader that finds them by kind and name.
-type manifests []client.Object
+// manifestReader is the objects of a file, as a client.Reader that finds them by kind and name.
+type manifestReader []client.Object
 
-func decodeManifests(r io.Reader) (manifests, error) {
-	var found manifests
+func decodeManifests(r io.Reader) (manifestReader, error) {
+	var found manifestReader
 	decoder := serializer.NewCodecFactory(kube.Scheme(), serializer.EnableStrict).UniversalDeserializer()
 	documents := yaml.NewYAMLReader(bufio.NewReader(r))
 	for {
@@ -93,7 +93,7 @@ func mergeText(s *corev1.Secret) {
 }
 
 // Get implements client.Reader.
-func (m manifests) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+func (m manifestReader) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
 	for _, o := range m {
 		if o.GetName() == key.Name && reflect.TypeOf(o) == reflect.TypeOf(into) {
 			reflect.ValueOf(into).Elem().Set(reflect.ValueOf(o).Elem())
@@ -104,6 +104,6 @@ func (m manifests) Get(_ context.Context, key client.ObjectKey, into client.Obje
 }
 
 // List implements client.Reader; nothing here lists.
-func (m manifests) List(context.Context, client.ObjectList, ...client.ListOption) error {
+func (m manifestReader) List(context.Context, client.ObjectList, ...client.ListOption) error {
 	return errors.New("files of manifests cannot be listed")
 }

@@ -148,12 +148,12 @@ func (r *Request) Validate() error {
 	case (r.Upload == nil) == (r.Restore == nil):
 		return errgrpc.Field("upload", "either upload or restore is required")
 	case r.Upload != nil:
-		return r.Upload.validate()
+		return r.Upload.checkFields()
 	}
-	return r.Restore.validate()
+	return r.Restore.checkFields()
 }
 
-func (u *Upload) validate() error {
+func (u *Upload) checkFields() error {
 	switch {
 	case u.Source == "":
 		return errgrpc.Field("upload.source", "is required")
@@ -169,7 +169,7 @@ func (u *Upload) validate() error {
 	return nil
 }
 
-func (r *Restore) validate() error {
+func (r *Restore) checkFields() error {
 	switch {
 	case r.Snapshot == "":
 		return errgrpc.Field("restore.snapshot", "is required")

@@ -49,7 +49,7 @@ func (r *objectReader) Read(p []byte) (int, error) {
 
 // copyObject reads the entry's object with read, then calls finish. damage is why the object cannot be
 // read as it was written; err is any other failure.
-func (w *writer) copyObject(ctx context.Context, e *snapshot.DirEntry, read func(io.Reader) error, finish func() error) (damage, err error) {
+func (w *snapshotWriter) copyObject(ctx context.Context, e *snapshot.DirEntry, read func(io.Reader) error, finish func() error) (damage, err error) {
 	content, err := w.repository.OpenObject(ctx, e.ObjectID)
 	if err != nil {
 		return damageOf(ctx, err)
@@ -116,7 +116,7 @@ func dataEnd(p []byte) int {
 var errSecondEntry = errors.New("a second entry")
 
 // restoreDevice writes the only file of the snapshot to f from the start.
-func (w *writer) restoreDevice(ctx context.Context, top *snapshot.DirEntry, f *os.File) error {
+func (w *snapshotWriter) restoreDevice(ctx context.Context, top *snapshot.DirEntry, f *os.File) error {
 	content, err := w.repository.OpenObject(ctx, top.ObjectID)
 	if err != nil {
 		return repository.ReadError(ctx, err)

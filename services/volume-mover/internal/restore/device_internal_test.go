@@ -59,7 +59,7 @@ func TestDevice(t *testing.T) {
 			defer func() { _ = f.Close() }()
 			m, err := r.LoadSnapshot(t.Context(), c.id)
 			require.NoError(t, err)
-			w := &writer{repository: r, rec: &outcome.Recorder{}}
+			w := &snapshotWriter{repository: r, rec: &outcome.Recorder{}}
 			err = w.restoreDevice(t.Context(), m.RootEntry, f)
 			written, readErr := os.ReadFile(path)
 			require.NoError(t, readErr)

@@ -46,8 +46,8 @@ const lostAndFound = "lost+found"
 // Canceled, and the target holds a part of the snapshot.
 func Run(ctx context.Context, r *repository.Repository, spec Spec, rec *outcome.Recorder) outcome.Result {
 	result := outcome.Result{Phase: outcome.Completed, SnapshotID: spec.SnapshotID}
-	w := &writer{repository: r, spec: spec, rec: rec}
-	switch err := w.restore(ctx); {
+	w := &snapshotWriter{repository: r, spec: spec, rec: rec}
+	switch err := w.restoreSnapshot(ctx); {
 	case ctx.Err() != nil:
 		result.Phase, result.Message = outcome.Canceled, fmt.Sprintf("canceled (%v); the target holds a part of the snapshot", context.Cause(ctx))
 	case err != nil:
@@ -58,8 +58,8 @@ func Run(ctx context.Context, r *repository.Repository, spec Spec, rec *outcome.
 	return result
 }
 
-// writer restores one snapshot.
-type writer struct {
+// snapshotWriter restores one snapshot.
+type snapshotWriter struct {
 	repository *repository.Repository
 	spec       Spec
 	rec        *outcome.Recorder
@@ -68,16 +68,16 @@ type writer struct {
 
 	mu          sync.Mutex
 	counts      struct{ bytes, files, directories, symlinks int64 }
-	directories []pending // whose metadata is set when all else is written
+	directories []pendingDirectory // whose metadata is set when all else is written
 }
 
-// pending is a directory that is not finished.
-type pending struct {
+// pendingDirectory is a directory that is not finished.
+type pendingDirectory struct {
 	path  string
 	entry *snapshot.DirEntry
 }
 
-func (w *writer) restore(ctx context.Context) error {
+func (w *snapshotWriter) restoreSnapshot(ctx context.Context) error {
 	m, err := w.repository.LoadSnapshot(ctx, w.spec.SnapshotID)
 	if err != nil {
 		return err
@@ -106,7 +106,7 @@ func (w *writer) restore(ctx context.Context) error {
 	return fmt.Errorf("target: %s is neither a directory nor a block device", w.spec.Path)
 }
 
-func (w *writer) restoreTree(ctx context.Context, top *snapshot.DirEntry) (err error) {
+func (w *snapshotWriter) restoreTree(ctx context.Context, top *snapshot.DirEntry) (err error) {
 	if w.root, err = os.OpenRoot(w.spec.Path); err != nil {
 		return fmt.Errorf("target: %w", err)
 	}
@@ -129,11 +129,11 @@ func (w *writer) restoreTree(ctx context.Context, top *snapshot.DirEntry) (err e
 		d := w.directories[i]
 		w.setMetadata(d.path, d.entry)
 	}
-	return w.sync()
+	return w.flushTarget()
 }
 
 // checkEmpty makes sure that the target is empty.
-func (w *writer) checkEmpty() error {
+func (w *snapshotWriter) checkEmpty() error {
 	f, err := w.root.Open(".")
 	if err != nil {
 		return fmt.Errorf("target: %w", err)
@@ -151,8 +151,8 @@ func (w *writer) checkEmpty() error {
 	return nil
 }
 
-// sync makes what was written durable.
-func (w *writer) sync() error {
+// flushTarget makes what was written durable.
+func (w *snapshotWriter) flushTarget() error {
 	f, err := w.root.Open(".")
 	if err != nil {
 		return fmt.Errorf("flush the target: %w", err)
@@ -165,7 +165,7 @@ func (w *writer) sync() error {
 
 // setMetadata sets the owner, then the mode, which a change of the owner may alter, then the time. What
 // fails is recorded.
-func (w *writer) setMetadata(path string, e *snapshot.DirEntry) {
+func (w *snapshotWriter) setMetadata(path string, e *snapshot.DirEntry) {
 	err := w.root.Lchown(path, int(e.UserID), int(e.GroupID))
 	if e.Type == snapshot.EntryTypeSymlink {
 		err = errors.Join(err, w.setLinkTime(path, e.ModTime.ToTime()))

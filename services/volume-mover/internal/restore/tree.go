@@ -33,13 +33,13 @@ const (
 var directoryLimits = jsonlimit.Limits{Text: 64 << 30, Element: 1 << 20, Decoded: 4 << 20}
 
 // restoreDirectory writes the entries of a directory that exists, and begins those of its files.
-func (w *writer) restoreDirectory(ctx context.Context, dir string, e *snapshot.DirEntry, depth int) error {
+func (w *snapshotWriter) restoreDirectory(ctx context.Context, dir string, e *snapshot.DirEntry, depth int) error {
 	if depth > maxDepth {
 		return fmt.Errorf("%w: %s: directories are nested deeper than %d", repository.ErrDamaged, dir, maxDepth)
 	}
 	w.mu.Lock()
 	w.counts.directories++
-	w.directories = append(w.directories, pending{dir, e})
+	w.directories = append(w.directories, pendingDirectory{dir, e})
 	w.mu.Unlock()
 	content, err := w.repository.OpenObject(ctx, e.ObjectID)
 	if err != nil {
@@ -78,7 +78,7 @@ func checkStream(key string, value json.RawMessage) error {
 	return nil
 }
 
-func (w *writer) restoreEntry(ctx context.Context, dir string, e *snapshot.DirEntry, depth int) error {
+func (w *snapshotWriter) restoreEntry(ctx context.Context, dir string, e *snapshot.DirEntry, depth int) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -103,7 +103,7 @@ func (w *writer) restoreEntry(ctx context.Context, dir string, e *snapshot.DirEn
 }
 
 // makeDirectory makes a directory, unless the target may have one already and does.
-func (w *writer) makeDirectory(name string) error {
+func (w *snapshotWriter) makeDirectory(name string) error {
 	if !w.spec.Overwrite {
 		return w.root.Mkdir(name, 0o700)
 	}
@@ -122,7 +122,7 @@ func (w *writer) makeDirectory(name string) error {
 }
 
 // makeRoom removes what is in the way of a file or link, if the request allows it.
-func (w *writer) makeRoom(name string) error {
+func (w *snapshotWriter) makeRoom(name string) error {
 	if !w.spec.Overwrite {
 		return nil
 	}
@@ -140,7 +140,7 @@ func (w *writer) makeRoom(name string) error {
 	return fmt.Errorf("%s is a directory of the target, and no directory in the snapshot", name)
 }
 
-func (w *writer) restoreFile(ctx context.Context, name string, e *snapshot.DirEntry) error {
+func (w *snapshotWriter) restoreFile(ctx context.Context, name string, e *snapshot.DirEntry) error {
 	if err := w.makeRoom(name); err != nil {
 		return err
 	}
@@ -164,7 +164,7 @@ func (w *writer) restoreFile(ctx context.Context, name string, e *snapshot.DirEn
 	return nil
 }
 
-func (w *writer) restoreSymlink(ctx context.Context, name string, e *snapshot.DirEntry) error {
+func (w *snapshotWriter) restoreSymlink(ctx context.Context, name string, e *snapshot.DirEntry) error {
 	if err := w.makeRoom(name); err != nil {
 		return err
 	}
@@ -194,7 +194,7 @@ func (w *writer) restoreSymlink(ctx context.Context, name string, e *snapshot.Di
 }
 
 // setLinkTime sets the time of a symbolic link itself.
-func (w *writer) setLinkTime(name string, t time.Time) error {
+func (w *snapshotWriter) setLinkTime(name string, t time.Time) error {
 	dir, err := w.root.Open(path.Dir(name))
 	if err != nil {
 		return err
@@ -205,7 +205,7 @@ func (w *writer) setLinkTime(name string, t time.Time) error {
 }
 
 // deleteExtra removes what the snapshot's directory does not have.
-func (w *writer) deleteExtra(dir string, known map[string]bool) error {
+func (w *snapshotWriter) deleteExtra(dir string, known map[string]bool) error {
 	f, err := w.root.Open(dir)
 	if err != nil {
 		return err

@@ -26,31 +26,31 @@ const listBatch = 256
 // errReplaced means that an entry is not the one that was listed.
 var errReplaced = errors.New("another entry has taken the name meanwhile")
 
-// directory is a directory of the volume.
-type directory struct{ node }
+// volumeDirectory is a directory of the volume.
+type volumeDirectory struct{ volumeEntry }
 
 // Size implements fs.FileInfo: kopia gives directories none.
-func (d *directory) Size() int64 { return 0 }
+func (d *volumeDirectory) Size() int64 { return 0 }
 
 // SupportsMultipleIterations implements kopia's fs.Directory.
-func (d *directory) SupportsMultipleIterations() bool { return true }
+func (d *volumeDirectory) SupportsMultipleIterations() bool { return true }
 
 // Child implements kopia's fs.Directory.
-func (d *directory) Child(ctx context.Context, name string) (kopiafs.Entry, error) {
+func (d *volumeDirectory) Child(ctx context.Context, name string) (kopiafs.Entry, error) {
 	return kopiafs.IterateEntriesAndFindChild(ctx, d, name)
 }
 
 // Iterate implements kopia's fs.Directory.
-func (d *directory) Iterate(context.Context) (kopiafs.DirectoryIterator, error) {
-	f, err := d.open(unix.O_DIRECTORY)
+func (d *volumeDirectory) Iterate(context.Context) (kopiafs.DirectoryIterator, error) {
+	f, err := d.openListed(unix.O_DIRECTORY)
 	if err != nil {
 		return nil, err
 	}
-	return &listing{dir: d, f: f}, nil
+	return &directoryListing{dir: d, f: f}, nil
 }
 
-// open opens the entry, if it still is the one that was listed.
-func (n *node) open(flags int) (*os.File, error) {
+// openListed opens the entry, if it still is the one that was listed.
+func (n *volumeEntry) openListed(flags int) (*os.File, error) {
 	f, err := n.volume.root.OpenFile(n.path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|flags, 0)
 	for range 2 { // a stale handle of NFS is gone when the name is looked up again
 		if !errors.Is(err, unix.ESTALE) {
@@ -72,15 +72,15 @@ func (n *node) open(flags int) (*os.File, error) {
 	return f, nil
 }
 
-// listing reads a directory.
-type listing struct {
-	dir   *directory
+// directoryListing reads a directory.
+type directoryListing struct {
+	dir   *volumeDirectory
 	f     *os.File
 	names []string
 }
 
 // Next implements kopia's fs.DirectoryIterator.
-func (l *listing) Next(context.Context) (kopiafs.Entry, error) {
+func (l *directoryListing) Next(context.Context) (kopiafs.Entry, error) {
 	if len(l.names) == 0 {
 		names, err := l.f.Readdirnames(listBatch)
 		if errors.Is(err, io.EOF) {
@@ -97,13 +97,13 @@ func (l *listing) Next(context.Context) (kopiafs.Entry, error) {
 }
 
 // Close implements kopia's fs.DirectoryIterator.
-func (l *listing) Close() { _ = l.f.Close() }
+func (l *directoryListing) Close() { _ = l.f.Close() }
 
 // ownAttributes are extended attributes that the system makes by itself.
 var ownAttributes = []string{"security.selinux", "system.nfs4_acl"}
 
 // noteAttributes records an entry with extended attributes.
-func (d *directory) noteAttributes(fd int, n *node) {
+func (d *volumeDirectory) noteAttributes(fd int, n *volumeEntry) {
 	if d.volume.record == nil {
 		return
 	}
@@ -121,11 +121,11 @@ func (d *directory) noteAttributes(fd int, n *node) {
 
 func isForeign(attribute string) bool { return !slices.Contains(ownAttributes, attribute) }
 
-// symlink is a symbolic link.
-type symlink struct{ node }
+// volumeLink is a symbolic link.
+type volumeLink struct{ volumeEntry }
 
 // Readlink implements kopia's fs.Symlink.
-func (s *symlink) Readlink(context.Context) (string, error) {
+func (s *volumeLink) Readlink(context.Context) (string, error) {
 	target, err := s.volume.root.Readlink(s.path)
 	if err != nil {
 		return "", readError(err)
@@ -134,7 +134,7 @@ func (s *symlink) Readlink(context.Context) (string, error) {
 }
 
 // Resolve implements kopia's fs.Symlink; links are not followed.
-func (s *symlink) Resolve(context.Context) (kopiafs.Entry, error) {
+func (s *volumeLink) Resolve(context.Context) (kopiafs.Entry, error) {
 	return nil, errors.New("symbolic links are not followed")
 }
 

@@ -12,27 +12,27 @@ import (
 	"github.com/holdfast-io/holdfast/services/volume-mover/internal/outcome"
 )
 
-// file is a regular file.
-type file struct{ node }
+// volumeFile is a regular file.
+type volumeFile struct{ volumeEntry }
 
 // Open implements kopia's fs.File.
-func (f *file) Open(context.Context) (kopiafs.Reader, error) {
-	open, err := f.open(0)
+func (f *volumeFile) Open(context.Context) (kopiafs.Reader, error) {
+	open, err := f.openListed(0)
 	if err != nil {
 		return nil, err
 	}
-	return &reader{File: open, entry: f, node: &f.node}, nil
+	return &entryReader{File: open, entry: f, node: &f.volumeEntry}, nil
 }
 
-// reader reads a file or a device. Its errors are *outcome.EntryError.
-type reader struct {
+// entryReader reads a file or a device. Its errors are *outcome.EntryError.
+type entryReader struct {
 	*os.File
 	entry kopiafs.Entry
-	node  *node // nil for a device
+	node  *volumeEntry // nil for a device
 }
 
 // Read implements io.Reader.
-func (r *reader) Read(p []byte) (int, error) {
+func (r *entryReader) Read(p []byte) (int, error) {
 	n, err := r.File.Read(p)
 	if err != nil && err != io.EOF { //nolint:errorlint // os.File returns io.EOF as it is
 		err = readError(err)
@@ -41,7 +41,7 @@ func (r *reader) Read(p []byte) (int, error) {
 }
 
 // Seek implements io.Seeker.
-func (r *reader) Seek(offset int64, whence int) (int64, error) {
+func (r *entryReader) Seek(offset int64, whence int) (int64, error) {
 	n, err := r.File.Seek(offset, whence)
 	if err != nil {
 		err = readError(err)
@@ -50,10 +50,10 @@ func (r *reader) Seek(offset int64, whence int) (int64, error) {
 }
 
 // Entry implements kopia's fs.Reader.
-func (r *reader) Entry() (kopiafs.Entry, error) { return r.entry, nil }
+func (r *entryReader) Entry() (kopiafs.Entry, error) { return r.entry, nil }
 
 // Close ends reading, and records a file that is not what was listed.
-func (r *reader) Close() error {
+func (r *entryReader) Close() error {
 	if n := r.node; n != nil && n.volume.record != nil {
 		info, err := r.Stat()
 		if err != nil || info.Size() != n.size || !info.ModTime().Equal(n.mtime) || info.Sys().(*unixStat).Ino != n.inode {
@@ -66,7 +66,7 @@ func (r *reader) Close() error {
 // deviceFile is a block device as a file. Its time is that of its reading, so that it is never taken
 // from an earlier snapshot unread.
 type deviceFile struct {
-	node
+	volumeEntry
 	f *os.File
 }
 
@@ -76,7 +76,7 @@ func (d *deviceFile) Open(context.Context) (kopiafs.Reader, error) {
 	if err != nil {
 		return nil, readError(err)
 	}
-	return &reader{File: f, entry: d}, nil
+	return &entryReader{File: f, entry: d}, nil
 }
 
 // deviceRoot is a directory of the device alone.
@@ -85,5 +85,5 @@ func (v *Volume) deviceRoot() (kopiafs.Directory, error) {
 	if err != nil {
 		return nil, fmt.Errorf("size of the device: %w", err)
 	}
-	return virtualfs.NewStaticDirectory(v.name, []kopiafs.Entry{&deviceFile{node{name: v.name, mode: 0o600, size: size, mtime: v.opened}, v.device}}), nil
+	return virtualfs.NewStaticDirectory(v.name, []kopiafs.Entry{&deviceFile{volumeEntry{name: v.name, mode: 0o600, size: size, mtime: v.opened}, v.device}}), nil
 }

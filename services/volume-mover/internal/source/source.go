@@ -75,7 +75,7 @@ func (v *Volume) Root() (kopiafs.Directory, error) {
 	if !ok {
 		return nil, errors.New("the platform has no owners of files")
 	}
-	return &directory{node{volume: v, path: ".", name: v.name, mode: info.Mode(), mtime: info.ModTime(), uid: st.Uid, gid: st.Gid, inode: st.Ino}}, nil
+	return &volumeDirectory{volumeEntry{volume: v, path: ".", name: v.name, mode: info.Mode(), mtime: info.ModTime(), uid: st.Uid, gid: st.Gid, inode: st.Ino}}, nil
 }
 
 // Size adds up the lengths of all files, and records nothing. It leaves out what cannot be read.
@@ -102,8 +102,8 @@ func directorySize(ctx context.Context, d kopiafs.Directory) (total int64) {
 	return total
 }
 
-// node is an entry of the volume as its directory was listed.
-type node struct {
+// volumeEntry is an entry of the volume as its directory was listed.
+type volumeEntry struct {
 	volume   *Volume
 	path     string // relative to the volume
 	name     string
@@ -115,82 +115,82 @@ type node struct {
 }
 
 // Name implements fs.FileInfo.
-func (n *node) Name() string { return n.name }
+func (n *volumeEntry) Name() string { return n.name }
 
 // Size implements fs.FileInfo.
-func (n *node) Size() int64 { return n.size }
+func (n *volumeEntry) Size() int64 { return n.size }
 
 // Mode implements fs.FileInfo.
-func (n *node) Mode() fs.FileMode { return n.mode }
+func (n *volumeEntry) Mode() fs.FileMode { return n.mode }
 
 // ModTime implements fs.FileInfo.
-func (n *node) ModTime() time.Time { return n.mtime }
+func (n *volumeEntry) ModTime() time.Time { return n.mtime }
 
 // IsDir implements fs.FileInfo.
-func (n *node) IsDir() bool { return n.mode.IsDir() }
+func (n *volumeEntry) IsDir() bool { return n.mode.IsDir() }
 
 // Sys implements fs.FileInfo.
-func (n *node) Sys() any { return nil }
+func (n *volumeEntry) Sys() any { return nil }
 
 // Owner implements kopia's fs.Entry.
-func (n *node) Owner() kopiafs.OwnerInfo {
+func (n *volumeEntry) Owner() kopiafs.OwnerInfo {
 	return kopiafs.OwnerInfo{UserID: n.uid, GroupID: n.gid}
 }
 
 // Device implements kopia's fs.Entry.
-func (n *node) Device() kopiafs.DeviceInfo { return kopiafs.DeviceInfo{} }
+func (n *volumeEntry) Device() kopiafs.DeviceInfo { return kopiafs.DeviceInfo{} }
 
 // LocalFilesystemPath implements kopia's fs.Entry; it is empty, so that kopia opens nothing by itself.
-func (n *node) LocalFilesystemPath() string { return "" }
+func (n *volumeEntry) LocalFilesystemPath() string { return "" }
 
 // Close implements kopia's fs.Entry.
-func (n *node) Close() {}
+func (n *volumeEntry) Close() {}
 
-// failed is an entry that is not stored.
-type failed struct {
-	node
+// failedEntry is an entry that is not stored.
+type failedEntry struct {
+	volumeEntry
 	err error
 }
 
 // ErrorInfo implements kopia's fs.ErrorEntry.
-func (f *failed) ErrorInfo() error { return f.err }
+func (f *failedEntry) ErrorInfo() error { return f.err }
 
 // newEntry makes the entry called name of the directory whose descriptor is fd.
-func (d *directory) newEntry(fd int, name string) kopiafs.Entry {
-	n := node{volume: d.volume, path: path.Join(d.path, name), name: name}
+func (d *volumeDirectory) newEntry(fd int, name string) kopiafs.Entry {
+	n := volumeEntry{volume: d.volume, path: path.Join(d.path, name), name: name}
 	if !utf8.ValidString(name) {
-		return &failed{n, &outcome.EntryError{Rule: outcome.Name, Err: fmt.Errorf("%q is not UTF-8", name)}}
+		return &failedEntry{n, &outcome.EntryError{Rule: outcome.Name, Err: fmt.Errorf("%q is not UTF-8", name)}}
 	}
 	var st unix.Stat_t
 	if err := unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-		return &failed{n, readError(err)}
+		return &failedEntry{n, readError(err)}
 	}
 	n.mode, n.mtime, n.uid, n.gid, n.inode = fileMode(st.Mode), time.Unix(st.Mtim.Unix()), st.Uid, st.Gid, st.Ino
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFDIR:
 		d.noteAttributes(fd, &n)
-		return &directory{n}
+		return &volumeDirectory{n}
 	case unix.S_IFLNK:
 		n.size = st.Size
-		return &symlink{n}
+		return &volumeLink{n}
 	case unix.S_IFREG:
 		n.size = st.Size
 		d.noteFile(fd, &n, &st)
-		return &file{n}
+		return &volumeFile{n}
 	case unix.S_IFSOCK:
-		return unstored(n, outcome.Socket)
+		return newUnstored(n, outcome.Socket)
 	case unix.S_IFIFO:
-		return unstored(n, outcome.FIFO)
+		return newUnstored(n, outcome.FIFO)
 	}
-	return unstored(n, outcome.Device)
+	return newUnstored(n, outcome.Device)
 }
 
-func unstored(n node, rule outcome.Rule) kopiafs.Entry {
-	return &failed{n, &outcome.EntryError{Rule: rule, Err: errors.New("entries of this type are not stored")}}
+func newUnstored(n volumeEntry, rule outcome.Rule) kopiafs.Entry {
+	return &failedEntry{n, &outcome.EntryError{Rule: rule, Err: errors.New("entries of this type are not stored")}}
 }
 
 // noteFile records what of a file is not stored as it is.
-func (d *directory) noteFile(fd int, n *node, st *unix.Stat_t) {
+func (d *volumeDirectory) noteFile(fd int, n *volumeEntry, st *unix.Stat_t) {
 	if d.volume.record == nil {
 		return
 	}

@@ -10,30 +10,30 @@ import (
 	"github.com/holdfast-io/holdfast/services/volume-mover/internal/outcome"
 )
 
-// progress gets what kopia reports of an upload.
-type progress struct {
+// uploadProgress gets what kopia reports of an upload.
+type uploadProgress struct {
 	kopiaupload.NullUploadProgress
-	upload *upload
+	upload *kopiaUpload
 	hashed atomic.Int64
 }
 
-var _ kopiaupload.Progress = (*progress)(nil)
+var _ kopiaupload.Progress = (*uploadProgress)(nil)
 
 // HashedBytes implements kopia's Progress.
-func (p *progress) HashedBytes(n int64) {
+func (p *uploadProgress) HashedBytes(n int64) {
 	p.hashed.Add(n)
 	p.upload.rec.AddDone(n)
 }
 
 // CachedFile implements kopia's Progress.
-func (p *progress) CachedFile(_ string, n int64) { p.upload.rec.AddDone(n) }
+func (p *uploadProgress) CachedFile(_ string, n int64) { p.upload.rec.AddDone(n) }
 
 // Error implements kopia's Progress: of errors of the volume the upload goes on without the entry, of
 // others it ends.
-func (p *progress) Error(name string, err error, _ bool) {
+func (p *uploadProgress) Error(name string, err error, _ bool) {
 	var entry *outcome.EntryError
 	if !errors.As(err, &entry) {
-		p.upload.fail(err)
+		p.upload.failUpload(err)
 		return
 	}
 	p.upload.rec.Add(path.Clean(name), entry.Rule, entry.Err)

@@ -39,7 +39,7 @@ type Spec struct {
 // Run uploads the volume. If ctx ends, what was stored so far is kept as a checkpoint, and the result is
 // Canceled. It is Completed only after the snapshot is durable.
 func Run(ctx context.Context, r *repository.Repository, spec Spec, rec *outcome.Recorder) outcome.Result {
-	result, err := store(ctx, r, spec, rec)
+	result, err := storeVolume(ctx, r, spec, rec)
 	if err != nil {
 		result.SnapshotID, result.Phase, result.Message = "", outcome.Failed, err.Error()
 	}
@@ -47,7 +47,7 @@ func Run(ctx context.Context, r *repository.Repository, spec Spec, rec *outcome.
 	return result
 }
 
-func store(ctx context.Context, r *repository.Repository, spec Spec, rec *outcome.Recorder) (result outcome.Result, err error) {
+func storeVolume(ctx context.Context, r *repository.Repository, spec Spec, rec *outcome.Recorder) (result outcome.Result, err error) {
 	volume, err := source.Open(spec.Path, spec.Clock.Now(), rec.Add)
 	if err != nil {
 		return result, fmt.Errorf("source: %w", err)
@@ -63,26 +63,26 @@ func store(ctx context.Context, r *repository.Repository, spec Spec, rec *outcom
 	}
 	work, abort := context.WithCancel(context.WithoutCancel(ctx))
 	defer abort()
-	defer measure(work, volume, rec)()
+	defer measureVolume(work, volume, rec)()
 	err = r.Write(work, "upload", func(work context.Context, w repo.RepositoryWriter) error {
 		if err := repository.SavePolicy(work, w, spec.Source); err != nil {
 			return err
 		}
-		u := &upload{repository: r, spec: spec, rec: rec, kopia: kopiaupload.NewUploader(w)}
+		u := &kopiaUpload{repository: r, spec: spec, rec: rec, kopia: kopiaupload.NewUploader(w)}
 		stop := context.AfterFunc(ctx, func() {
 			u.kopia.Cancel()
 			spec.Clock.AfterFunc(graceOfCancel, abort)
 		})
 		defer stop()
 		var err error
-		result, err = u.run(ctx, work, w, root, parents)
+		result, err = u.runKopia(ctx, work, w, root, parents)
 		return err
 	})
 	return result, err
 }
 
-// measure finds out how much there is, beside the upload. The function that it returns ends it.
-func measure(ctx context.Context, volume *source.Volume, rec *outcome.Recorder) func() {
+// measureVolume finds out how much there is, beside the upload. The function that it returns ends it.
+func measureVolume(ctx context.Context, volume *source.Volume, rec *outcome.Recorder) func() {
 	ctx, cancel := context.WithCancel(ctx)
 	var done sync.WaitGroup
 	done.Go(func() {
@@ -93,8 +93,8 @@ func measure(ctx context.Context, volume *source.Volume, rec *outcome.Recorder) 
 	return func() { cancel(); done.Wait() }
 }
 
-// upload is one call of kopia's uploader.
-type upload struct {
+// kopiaUpload is one call of kopia's uploader.
+type kopiaUpload struct {
 	repository *repository.Repository
 	spec       Spec
 	rec        *outcome.Recorder
@@ -104,8 +104,8 @@ type upload struct {
 	broken error // the first error that is not one of the volume's
 }
 
-func (u *upload) run(ctx, work context.Context, w repo.RepositoryWriter, root kopiafs.Directory, parents []*snapshot.Manifest) (outcome.Result, error) {
-	progress := &progress{upload: u}
+func (u *kopiaUpload) runKopia(ctx, work context.Context, w repo.RepositoryWriter, root kopiafs.Directory, parents []*snapshot.Manifest) (outcome.Result, error) {
+	progress := &uploadProgress{upload: u}
 	u.kopia.Progress = progress
 	u.kopia.ParallelUploads = u.spec.Parallel
 	u.kopia.DisableIgnoreRules = true
@@ -118,7 +118,7 @@ func (u *upload) run(ctx, work context.Context, w repo.RepositoryWriter, root ko
 	case err != nil:
 		return outcome.Result{}, err
 	case m.IncompleteReason == "":
-		return u.finish(work, w, m, progress.hashed.Load())
+		return u.storeSnapshot(work, w, m, progress.hashed.Load())
 	case ctx.Err() == nil: // kopia says no more than that it stopped
 		return outcome.Result{}, fmt.Errorf("a checkpoint could not be stored; the newest write that failed: %v", u.repository.LastFailure()) //nolint:errorlint // may be nil
 	}
@@ -131,7 +131,7 @@ func (u *upload) run(ctx, work context.Context, w repo.RepositoryWriter, root ko
 	}, nil
 }
 
-func (u *upload) finish(ctx context.Context, w repo.RepositoryWriter, m *snapshot.Manifest, hashed int64) (outcome.Result, error) {
+func (u *kopiaUpload) storeSnapshot(ctx context.Context, w repo.RepositoryWriter, m *snapshot.Manifest, hashed int64) (outcome.Result, error) {
 	id, err := u.repository.SaveSnapshot(ctx, w, u.spec.Source, m)
 	if err != nil {
 		return outcome.Result{}, fmt.Errorf("store the snapshot: %w", err)
@@ -143,14 +143,14 @@ func (u *upload) finish(ctx context.Context, w repo.RepositoryWriter, m *snapsho
 	return result, nil
 }
 
-func (u *upload) brokenBy() error {
+func (u *kopiaUpload) brokenBy() error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.broken
 }
 
-// fail ends the upload: what kopia takes for an error of a file is one of the repository.
-func (u *upload) fail(err error) {
+// failUpload ends the upload: what kopia takes for an error of a file is one of the repository.
+func (u *kopiaUpload) failUpload(err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.broken == nil {
