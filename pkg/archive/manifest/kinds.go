@@ -10,7 +10,7 @@ import (
 // ErrNoKind means that a manifest has no kind of that name.
 var ErrNoKind = errors.New("holds no object of kind")
 
-// AmbiguousKindError means that a name means several kinds of a
+// AmbiguousKindError means that a name means several kinds of a manifest.
 type AmbiguousKindError struct {
 	Name string
 	// Resources are the names that tell them apart, such as "deployments.apps".

@@ -88,9 +88,9 @@ func (n Node) Reach(backwards bool, follow func(relation string) bool) iter.Seq2
 func (g *Graph) Reach(roots []Node, backwards bool, follow func(relation string) bool) iter.Seq2[Node, Edge] {
 	return func(yield func(from Node, edge Edge) bool) {
 		reached := make([]uint64, len(g.nodes)/64+1) // a bit for each item
-		queue := make([]uint32, len(roots))
-		for i, n := range roots {
-			queue[i] = n.id
+		queue := make([]uint32, 0, len(roots))
+		for _, n := range roots {
+			queue = append(queue, n.id)
 			reached[n.id/64] |= 1 << (n.id % 64)
 		}
 		for ; len(queue) > 0; queue = queue[1:] {

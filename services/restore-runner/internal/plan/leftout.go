@@ -46,10 +46,10 @@ func (h *heldRights) takeSelected(item *manifest.Item, gr schema.GroupResource) 
 func newHeldBinding(item *manifest.Item) heldBinding {
 	b := heldBinding{item: leanItem(item)}
 	for i := range item.References {
-		switch r := &item.References[i]; {
-		case r.Relation == reference.GrantsTo:
+		switch r := &item.References[i]; r.Relation {
+		case reference.GrantsTo:
 			b.accounts = append(b.accounts, clonePlace(r.Namespace, r.Name))
-		case r.Relation == reference.Grants:
+		case reference.Grants:
 			b.role = clonePlace(r.Namespace, r.Name)
 		}
 	}

@@ -86,7 +86,7 @@ func (o *ContentOptions) completeItem(backups cobra.CompletionFunc) cobra.Comple
 func CompleteItems(g *command.Global, of func() (backup, namespace string)) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 		o := newContentOptions(g)
-		backup := ""
+		var backup string
 		if backup, o.Namespace = of(); backup == "" {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
