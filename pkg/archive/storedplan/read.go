@@ -73,7 +73,7 @@ func Rows(ctx context.Context, store objectstore.Reader, id string) iter.Seq2[*R
 			yield(nil, err)
 			return
 		}
-		defer body.Close() //nolint:errcheck // was read as far as wanted
+		defer func() { _ = body.Close() }() // was read as far as wanted
 		decodeRows(body, yield)
 	}
 }

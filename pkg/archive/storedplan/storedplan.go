@@ -45,6 +45,8 @@ type Header struct {
 	// it does.
 	Spec        json.RawMessage   `json:"spec"`
 	Annotations map[string]string `json:"annotations,omitempty"`
+	// ServerDryRun reports that creations were sent with dryRun=All.
+	ServerDryRun bool `json:"serverDryRun,omitempty"`
 	// Counts are the numbers of rows by action.
 	Counts map[string]int64 `json:"counts,omitempty"`
 	// LeftOut are the numbers of objects that the filters leave out, by kind ("apps/v1/Deployment").

@@ -83,7 +83,7 @@ func TestTwoRowsForOneObjectAreRefused(t *testing.T) {
 func TestLongTextsOfARowAreCut(t *testing.T) {
 	t.Parallel()
 	w := storedplan.NewWriter(t.TempDir())
-	defer w.Close() //nolint:errcheck // of a test
+	defer func() { require.NoError(t, w.Close()) }()
 	require.NoError(t, w.Add(storedplan.Row{Kind: "Pod", Name: "a", Reasons: []string{strings.Repeat("é", 5000)}, Fields: slices.Repeat([]string{"f"}, 100)}))
 	require.NoError(t, w.Sort())
 	for r, err := range w.Rows() {
@@ -150,7 +150,7 @@ func TestExpiredAndUnfinishedPlansAreDeleted(t *testing.T) {
 
 func putRows(t testing.TB, store objectstore.Writer, packed []byte) {
 	t.Helper()
-	require.NoError(t, store.Put(context.Background(), layout.PlanRows("p"), bytes.NewReader(packed), int64(len(packed))))
+	require.NoError(t, store.Put(t.Context(), layout.PlanRows("p"), bytes.NewReader(packed), int64(len(packed))))
 }
 
 // lastError reads a plan to its end.

@@ -81,7 +81,7 @@ func TestPlansOfRestores(t *testing.T) {
 	for _, line := range []string{
 		"plan --help", "plan", "plan --from-backup absent", "plan --from-backup first", "plan --from-backup first --all", "plan --from-backup first -o wide", "plan --from-backup first -o yaml",
 		"plan --from-backup first -o jsonpath={.counts.create}", "plan --from-backup first --restore-volumes=false", "plan --from-backup first --server-dry-run", "plan first",
-		"create --from-plan 20260304-050607-q4ztk2 -o yaml", "create r --from-plan 20260304-050607-q4ztk2 --from-backup first --order owners", "create --from-plan absent",
+		"create --from-plan 20260304-050607-q4ztk2 --strict -o yaml", "create r --from-backup first --strict", "create r --from-plan 20260304-050607-q4ztk2 --from-backup first --order owners", "create --from-plan absent",
 		"create r --from-plan 20260304-050607-q4ztk2",
 	} {
 		c := newTestCluster(t, "restore")

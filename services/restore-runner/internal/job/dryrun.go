@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/uuid"
 
+	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/archive/storedplan"
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
@@ -57,13 +58,16 @@ func (k *Kind) PlanRestore(ctx context.Context, req *PlanRequest) (_ *PlannedRes
 		return nil, err
 	}
 	spec.BackupName, spec.ScheduleName = o.Spec.BackupName, ""
-	a, err := k.openDryRun(ctx, o)
+	delete(o.Annotations, holdfast.AnnotationPlan)
+	delete(o.Annotations, holdfast.AnnotationPlanStrict)
+	a, err := k.openDryRun(ctx, o, ctx)
 	defer a.inputs.close()
 	if err != nil {
 		return nil, err
 	}
 	defer a.closeObjects()
 	planned := &PlannedRestore{}
+	planned.Header.ServerDryRun = req.ServerDryRun
 	if planned.Writer, planned.Header.Messages, err = a.runDry(ctx, req.ServerDryRun, req.Progress); err != nil {
 		return nil, err
 	}
@@ -73,9 +77,10 @@ func (k *Kind) PlanRestore(ctx context.Context, req *PlanRequest) (_ *PlannedRes
 	return planned, nil
 }
 
-// openDryRun opens the backup and makes the plan of a restore that has no claim and no records.
-func (k *Kind) openDryRun(ctx context.Context, o *velerov1.Restore) (*restoreAttempt, error) {
-	s := &session{cfg: &k.cfg, restore: o, log: k.cfg.Log.With("dryRunOf", o.Spec.BackupName), stopped: ctx}
+// openDryRun opens the backup and makes the plan of a restore that has no claim and no records. No object
+// is begun once stopped ends.
+func (k *Kind) openDryRun(ctx context.Context, o *velerov1.Restore, stopped context.Context) (*restoreAttempt, error) {
+	s := &session{cfg: &k.cfg, restore: o, log: k.cfg.Log.With("dryRunOf", o.Spec.BackupName), stopped: stopped}
 	a := &restoreAttempt{kind: k, cfg: &k.cfg, session: s, inputs: newInputs(s, "plan-"+string(o.UID)), lasting: ctx}
 	if err := a.inputs.findLocation(ctx); err != nil {
 		return a, err

@@ -169,3 +169,27 @@ func TestADryRunOfASpecThatIsRefusedNamesTheField(t *testing.T) {
 		require.ErrorContains(t, err, field)
 	}
 }
+
+func TestAStrictRestoreRefusesAChangedClusterBeforeItChangesAnything(t *testing.T) {
+	for name, want := range map[string]velerov1.RestorePhase{"": velerov1.RestorePhaseCompleted, "c001": velerov1.RestorePhaseFailedValidation} {
+		b := newPlanBench(t)
+		planned, _ := b.planRestore(t, newPlannedRestore(""))
+		if name != "" {
+			b.cluster.Delete(configMaps + name)
+		}
+		b.createRestore(t, true, func(r *velerov1.Restore) {
+			r.Annotations = map[string]string{holdfast.AnnotationPlan: planned.Header.ID, holdfast.AnnotationPlanStrict: "true"}
+			problems, err := b.config.Validator.Restore(t.Context(), r)
+			require.NoError(t, err)
+			require.Empty(t, problems)
+		})
+		before := b.cluster.Content()
+		require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
+		r := b.getRestore(t)
+		require.Equal(t, want, r.Status.Phase, "%s %v", r.Status.FailureReason, r.Status.ValidationErrors)
+		if name != "" {
+			require.Equal(t, []string{"metadata.annotations[holdfast.io/plan-strict]: 1 objects differ from plan " + planned.Header.ID, "ConfigMap a/c001: planned: unchanged, now: create"}, r.Status.ValidationErrors)
+			require.Equal(t, before, b.cluster.Content())
+		}
+	}
+}

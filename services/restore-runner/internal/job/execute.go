@@ -24,7 +24,9 @@ func (a *restoreAttempt) closeObjects() {
 func planRestore(ctx context.Context, a *restoreAttempt) (err error) {
 	in := a.inputs
 	planner := &restorePlanner{in: in, actions: a.actions}
-	a.prepared, err = planner.preparePlan(ctx)
+	if err = a.checkStrictly(ctx); err == nil {
+		a.prepared, err = planner.preparePlan(ctx)
+	}
 	var damage *damageError
 	var unselected *unselectedError
 	switch {
@@ -35,7 +37,11 @@ func planRestore(ctx context.Context, a *restoreAttempt) (err error) {
 		return step.ErrDecided
 	case errors.As(err, &unselected):
 		in.records.replayed.Store(true)
-		a.invalid, a.prepared.Plan = unselected.problems, nil
+		a.invalid = unselected.problems
+		if a.prepared == nil {
+			a.prepared = &preparedPlan{}
+		}
+		a.prepared.Plan = nil
 		return step.ErrDecided
 	case in.records.head.Finished != nil:
 		a.log.WarnContext(ctx, "backup not opened; the files of the restore lack its objects", "error", err)

@@ -141,6 +141,9 @@ func (o *CreateOptions) Validate(ctx context.Context) error {
 	}
 	s := &o.Spec
 	var errs []error
+	if o.plan.strict {
+		errs = append(errs, errors.New("--strict needs --from-plan"))
+	}
 	if (s.BackupName == "") == (s.ScheduleName == "") {
 		errs = append(errs, errors.New("give either --from-backup or --from-schedule"))
 	}

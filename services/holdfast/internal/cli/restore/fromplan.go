@@ -19,6 +19,7 @@ import (
 // planOptions are the flags of a restore that executes a plan.
 type planOptions struct {
 	from   string
+	strict bool
 	remote command.RemoteOptions
 	flags  *pflag.FlagSet
 }
@@ -26,6 +27,7 @@ type planOptions struct {
 func (o *planOptions) bindFlags(fs *pflag.FlagSet) {
 	o.flags, o.remote = fs, command.RemoteRestores()
 	fs.StringVar(&o.from, "from-plan", "", "`ID` of the plan of `holdfast restore plan` to execute, which says what is restored and how")
+	fs.BoolVar(&o.strict, "strict", false, "with --from-plan, change nothing where the plan made anew is another one")
 	o.remote.BindFlags(fs)
 }
 
@@ -65,6 +67,9 @@ func (o *CreateOptions) adoptPlan(ctx context.Context) error {
 		}
 	}
 	o.addAnnotation(holdfast.AnnotationPlan, o.plan.from)
+	if o.plan.strict {
+		o.addAnnotation(holdfast.AnnotationPlanStrict, "true")
+	}
 	o.Name = cmp.Or(o.Name, header.Backup+"-"+o.Global.Clock.Now().Format("20060102150405"))
 	return nil
 }
