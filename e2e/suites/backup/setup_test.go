@@ -38,6 +38,7 @@ type bed struct {
 	client client.Client
 	bucket string // directory
 	nats   string
+	runner string // gRPC address of the runner that was started last
 }
 
 func newBed(t *testing.T, options ...func(*testbed.Config)) *bed {
@@ -82,6 +83,7 @@ func (b *bed) startRunner(t *testing.T, adjust ...func(*app.Config)) (stop func(
 	ctx, cancel := context.WithCancel(t.Context())
 	a, err := app.New(ctx, config)
 	require.NoError(t, err)
+	b.runner = a.Runtime().GRPCAddr()
 	done := make(chan error, 1)
 	go func() { done <- a.Run(ctx) }()
 	var once sync.Once
@@ -101,11 +103,15 @@ func (b *bed) startRunner(t *testing.T, adjust ...func(*app.Config)) (stop func(
 func (b *bed) admitBackup(t *testing.T, name string, spec velerov1.BackupSpec, namespaces ...string) *velerov1.Backup {
 	t.Helper()
 	spec.StorageLocation = "default"
-	backup := &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: server, Name: name}, Spec: spec}
+	return b.admit(t, &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: server, Name: name}, Spec: spec}, namespaces...)
+}
+
+func (b *bed) admit(t *testing.T, backup *velerov1.Backup, namespaces ...string) *velerov1.Backup {
+	t.Helper()
 	b.createObject(t, backup)
 	l := ledger.New(b.client, b.client, server)
 	require.NoError(t, l.Admit(t.Context(), ledger.Entry{UID: backup.UID, Kind: ledger.KindBackup, Namespace: server,
-		Name: name, Namespaces: namespaces, Since: time.Now()}, ledger.Limits{}))
+		Name: backup.Name, Namespaces: namespaces, Since: time.Now()}, ledger.Limits{}))
 	require.NoError(t, kube.Update(t.Context(), b.client, b.client, backup, func(x *velerov1.Backup) error {
 		x.Status.Phase = velerov1.BackupPhaseReadyToStart
 		return nil
