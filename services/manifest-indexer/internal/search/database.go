@@ -34,9 +34,9 @@ const (
 
 // tables are the kinds and objects that were seen, the label sets they had with an index of their lines,
 // lineages (the backups of one location and scope), and the versions of objects. Backups of a lineage are
-// numbered as they are added; a version is in those from first to last that are there. A page has the names of
-// the objects from its own place to that of the next one, so that a text in names is found without looking at
-// each object. staged has the backup that is being added.
+// numbered as they are added; a version is in those from first to last that are there. What else is known of
+// backups is in memory. A page has the names of the objects from its own place to that of the next one, so that
+// a text in names is found without looking at each object. staged has the backup that is being added.
 const tables = `
 CREATE TABLE kind (id INTEGER PRIMARY KEY, grp TEXT, name TEXT, version TEXT, resource TEXT, UNIQUE (grp, name));
 CREATE TABLE tag (id INTEGER PRIMARY KEY, text TEXT UNIQUE);
@@ -44,7 +44,7 @@ CREATE TABLE label (line TEXT, tag INTEGER, PRIMARY KEY (line, tag)) WITHOUT ROW
 CREATE TABLE object (kind INTEGER, namespace TEXT, name TEXT, id INTEGER, PRIMARY KEY (kind, namespace, name)) WITHOUT ROWID;
 CREATE TABLE page (kind INTEGER, namespace TEXT, name TEXT, body BLOB, PRIMARY KEY (kind, namespace, name)) WITHOUT ROWID;
 CREATE TABLE lineage (id INTEGER PRIMARY KEY, scope TEXT UNIQUE);
-CREATE TABLE backup (seq INTEGER PRIMARY KEY AUTOINCREMENT, lineage INTEGER, uid TEXT, name TEXT, location TEXT, schedule TEXT, start INTEGER, names_only INTEGER);
+CREATE TABLE backup (seq INTEGER PRIMARY KEY AUTOINCREMENT, lineage INTEGER);
 CREATE TABLE version (object INTEGER, lineage INTEGER, first INTEGER, last INTEGER, hash BLOB, tag INTEGER, PRIMARY KEY (object, lineage, first)) WITHOUT ROWID;
 CREATE INDEX version_last ON version (lineage, last);
 CREATE TABLE staged (object INTEGER PRIMARY KEY, hash BLOB, tag INTEGER);

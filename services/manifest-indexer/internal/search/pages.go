@@ -83,27 +83,24 @@ type pageKey struct {
 	place
 }
 
-// findPage returns the page that an object belongs to. The first page of a kind begins before all objects.
-func (r *recorder) findPage(kind int64, at place) (pageKey, error) {
+// findPage returns the page that an object belongs to. The first page of a kind begins before all objects; it is
+// made with the first of them.
+func (r *recorder) findPage(kind int64, at place) pageKey {
 	key := pageKey{kind: kind}
-	s, err := r.prepare(`SELECT namespace, name FROM page WHERE kind = ? AND (namespace, name) <= (?, ?) ORDER BY namespace DESC, name DESC LIMIT 1`)
-	if err == nil {
-		err = s.QueryRowContext(r.ctx, kind, at.namespace, at.name).Scan(&key.namespace, &key.name)
-	}
-	if errors.Is(err, sql.ErrNoRows) {
-		return key, nil // it is made with the kind's first object
-	}
-	return key, err
+	r.readRow([]any{&key.namespace, &key.name}, `SELECT namespace, name FROM page WHERE kind = ? AND (namespace, name) <= (?, ?) ORDER BY namespace DESC, name DESC LIMIT 1`,
+		kind, at.namespace, at.name)
+	return key
 }
 
 // writePage writes the names of a page anew; one that has grown too large becomes several.
-func (r *recorder) writePage(key pageKey) error {
-	end, err := r.findNext(key)
-	for from := &key.place; from != nil && err == nil; {
-		var names []place
-		if names, err = r.listPlaces(key.kind, *from, end); err != nil {
-			return err
-		}
+func (r *recorder) writePage(key pageKey) {
+	end := &place{}
+	if !r.readRow([]any{&end.namespace, &end.name}, `SELECT namespace, name FROM page WHERE kind = ? AND (namespace, name) > (?, ?) ORDER BY namespace, name LIMIT 1`,
+		key.kind, key.namespace, key.name) {
+		end = nil
+	}
+	for from := &key.place; from != nil && r.err == nil; {
+		names := r.listPlaces(key.kind, *from, end)
 		n, next := len(names), (*place)(nil)
 		if n > 2*r.paging.names {
 			n, next = r.paging.names, &names[r.paging.names]
@@ -112,47 +109,32 @@ func (r *recorder) writePage(key pageKey) error {
 		for _, p := range names[:n] {
 			body.WriteString(p.name + "\n")
 		}
-		_, err = r.execute(`INSERT OR REPLACE INTO page (kind, namespace, name, body) VALUES (?, ?, ?, ?)`, key.kind, from.namespace, from.name, []byte(body.String()))
+		r.execute(`INSERT OR REPLACE INTO page (kind, namespace, name, body) VALUES (?, ?, ?, ?)`, key.kind, from.namespace, from.name, []byte(body.String()))
 		from = next
 	}
-	return err
-}
-
-// findNext returns the place at which the next page begins, nil if there is none.
-func (r *recorder) findNext(key pageKey) (*place, error) {
-	s, err := r.prepare(`SELECT namespace, name FROM page WHERE kind = ? AND (namespace, name) > (?, ?) ORDER BY namespace, name LIMIT 1`)
-	if err != nil {
-		return nil, err
-	}
-	next := &place{}
-	err = s.QueryRowContext(r.ctx, key.kind, key.namespace, key.name).Scan(&next.namespace, &next.name)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil, nil //nolint:nilnil // it is the last page
-	}
-	return next, err
 }
 
 // listPlaces returns the first objects of a range, one more than a page may have.
-func (r *recorder) listPlaces(kind int64, from place, end *place) (places []place, err error) {
+func (r *recorder) listPlaces(kind int64, from place, end *place) (places []place) {
 	query, args := `SELECT namespace, name FROM object WHERE kind = ? AND (namespace, name) >= (?, ?)`, []any{kind, from.namespace, from.name}
 	if end != nil {
 		query, args = query+` AND (namespace, name) < (?, ?)`, append(args, end.namespace, end.name)
 	}
-	s, err := r.prepare(query + ` ORDER BY namespace, name LIMIT ?`)
-	if err != nil {
-		return nil, err
+	s := r.prepare(query + ` ORDER BY namespace, name LIMIT ?`)
+	if r.err != nil {
+		return nil
 	}
 	rows, err := s.QueryContext(r.ctx, append(args, 2*r.paging.names+1)...)
 	if err != nil {
-		return nil, err
+		r.err = err
+		return nil
 	}
 	defer func() { _ = rows.Close() }() // Err has what matters
-	for rows.Next() {
+	for rows.Next() && r.err == nil {
 		var p place
-		if err := rows.Scan(&p.namespace, &p.name); err != nil {
-			return nil, err
-		}
+		r.err = rows.Scan(&p.namespace, &p.name)
 		places = append(places, p)
 	}
-	return places, rows.Err()
+	r.err = errors.Join(r.err, rows.Err())
+	return places
 }
