@@ -87,7 +87,7 @@ func Start(t *testing.T, config Config) *Site {
 	}
 	s.Fleet, err = fleet.Start(t.Context(), fleet.Config{
 		Dir: t.TempDir(), Kubeconfig: s.Cluster.Kubeconfig(), Rest: s.Cluster.RestConfig(), Replicas: config.Replicas,
-		Counts: config.Counts, Args: config.Args,
+		Counts: config.Counts, Args: config.Args, Env: []string{testbed.LessCollecting},
 	})
 	require.NoError(t, err)
 	t.Cleanup(s.Fleet.Stop)

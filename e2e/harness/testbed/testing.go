@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// LessCollecting is for Config.Env of tests, which share few processors: memory is cheaper than an
-// API server's garbage collections. Benchmarks measure beside a server with the usual setting.
+// LessCollecting is for the environment of what tests start, which share few processors: memory is cheaper than
+// garbage collections of API servers and services. Benchmarks measure with the usual setting.
 const LessCollecting = "GOGC=400"
 
 // StartT starts a control plane for a test and stops it when the test and its subtests are done.
