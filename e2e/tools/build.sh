@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds tools from source into .tools/bin, at the versions pinned in e2e/tools/*/go.mod.
 #
-#   e2e/tools/build.sh [NAME...]     all tools but Velero's, Jaeger and a node's when no name is given
+#   e2e/tools/build.sh [NAME...]     all tools but Velero's, Cluster API's, Jaeger and a node's when no name is given
 #
 # Two modules at a time: while one downloads or links, the other compiles. A tool is built again when its go.mod, its go.sum or the Go version changes.
 # With KUBEBUILDER_ASSETS set, the control plane's binaries that lie there are taken instead of being built.
@@ -40,6 +40,7 @@ containerd-shim-runc-v2|containerd|github.com/containerd/containerd/v2/cmd/conta
 ctr|containerd|github.com/containerd/containerd/v2/cmd/ctr
 runc|runc|github.com/opencontainers/runc|-tags=seccomp
 jaeger|jaeger|github.com/jaegertracing/jaeger/cmd/all-in-one
+cluster-api-manager|clusterapi|sigs.k8s.io/cluster-api
 velero|velero|github.com/vmware-tanzu/velero/cmd/velero
 velero-plugin-for-aws|veleroaws|github.com/vmware-tanzu/velero-plugin-for-aws/velero-plugin-for-aws
 '
@@ -82,8 +83,8 @@ if [[ ${1:-} == --module ]]; then
   exit
 fi
 if (($# == 0)); then
-  # Only `make test-all` needs Velero and Jaeger, and only `make cluster-up` a node: they take minutes to build.
-  mapfile -t names < <(grep . <<<"$tools" | grep -vE '^(velero|jaeger)|\|(node|containerd|runc|coredns)\|' | cut -d'|' -f1)
+  # Only `make test-all` needs Velero, Cluster API and Jaeger, and only `make cluster-up` a node: they take minutes to build.
+  mapfile -t names < <(grep . <<<"$tools" | grep -vE '^(velero|cluster-api|jaeger)|\|(node|containerd|runc|coredns)\|' | cut -d'|' -f1)
   set -- "${names[@]}"
 fi
 for name in "$@"; do grep -q "^$name|" <<<"$tools" || { echo "build.sh: no tool is called $name" >&2; exit 2; }; done
