@@ -123,7 +123,7 @@ func TestAPlanHoldsWhatTheBackupStores(t *testing.T) {
 			require.Empty(t, differentKeys(b.clusterContent(t), content), "and makes none")
 			require.Len(t, b.bucketFiles(t), len(files)+2, "it stores the plan alone")
 			require.Empty(t, plan.GetPlan().GetUnstored())
-			require.EqualValues(t, len(planned), plan.GetObjects())
+			require.EqualValues(t, len(planned), plan.GetPlan().GetCounts()["store"])
 			if name == "all" {
 				require.Greater(t, len(planned), 1000)
 			}

@@ -103,9 +103,7 @@ func (p *planProgress) sendObjects(objects int64) {
 
 // summarizePlan is the summary of a dry run, its counts sorted by name.
 func summarizePlan(found *Planned) *backupv1.PlanSummary {
-	s := &backupv1.PlanSummary{
-		Objects: found.Objects, HookedPods: found.HookedPods, ActionsNotCalled: found.NotCalled, SizesFrom: found.SizesFrom,
-	}
+	s := &backupv1.PlanSummary{HookedPods: found.HookedPods, ActionsNotCalled: found.NotCalled, SizesFrom: found.SizesFrom}
 	for _, kind := range slices.Sorted(maps.Keys(found.Kinds)) {
 		c := &backupv1.PlanCount{Name: kind, Objects: found.Kinds[kind].Objects, LeftOut: found.Kinds[kind].LeftOut}
 		if size, known := found.Sizes[kind]; known {
@@ -117,11 +115,6 @@ func summarizePlan(found *Planned) *backupv1.PlanSummary {
 		s.Namespaces = append(s.Namespaces, &backupv1.PlanCount{Name: namespace, Objects: found.Namespaces[namespace]})
 	}
 	for _, v := range found.Volumes {
-		if v.Taken {
-			s.VolumesTaken++
-		} else {
-			s.VolumesLeftOut++
-		}
 		s.Volumes = append(s.Volumes, &backupv1.PlanVolume{Volume: v.Name, Claim: v.Claim, Taken: v.Taken, Reason: v.Reason})
 	}
 	return s

@@ -59,7 +59,7 @@ func (backupPlans) PlanBackup(req *backupv1.PlanBackupRequest, stream grpc.Serve
 			}
 		}
 	}
-	s := &backupv1.PlanSummary{Plan: &planv1.Plan{Id: "20260304-1", Expires: timestamppb.New(now.Add(time.Hour)), Spec: req.GetBackup(), Messages: req.GetMessages()}, Objects: 2, HookedPods: 1, VolumesTaken: 1,
+	s := &backupv1.PlanSummary{Plan: &planv1.Plan{Id: "20260304-1", Expires: timestamppb.New(now.Add(time.Hour)), Spec: req.GetBackup(), Messages: req.GetMessages(), Counts: map[string]int64{"store": 2}}, HookedPods: 1,
 		Kinds:            []*backupv1.PlanCount{{Name: "apps/v1/Deployment", Objects: 1, LeftOut: 4}, {Name: "v1/PersistentVolumeClaim", Objects: 1, Bytes: ptr.To[int64](512)}},
 		Namespaces:       []*backupv1.PlanCount{{Objects: 1}, {Name: "web", Objects: 2}},
 		Volumes:          []*backupv1.PlanVolume{{Volume: "pv1", Claim: "web/data", Taken: true, Reason: "CSI snapshot"}, {Claim: "web/tmp", Reason: "the claim is not bound"}},

@@ -255,24 +255,18 @@ type PlanSummary struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The plan as it is stored, in the location of its spec. Every object has the action "store".
 	Plan *v1.Plan `protobuf:"bytes,1,opt,name=plan,proto3" json:"plan,omitempty"`
-	// Objects that the backup would hold.
-	Objects int64 `protobuf:"varint,2,opt,name=objects,proto3" json:"objects,omitempty"`
 	// The objects by kind.
-	Kinds []*PlanCount `protobuf:"bytes,3,rep,name=kinds,proto3" json:"kinds,omitempty"`
+	Kinds []*PlanCount `protobuf:"bytes,2,rep,name=kinds,proto3" json:"kinds,omitempty"`
 	// The objects by namespace; those of the cluster have no name.
-	Namespaces []*PlanCount `protobuf:"bytes,4,rep,name=namespaces,proto3" json:"namespaces,omitempty"`
-	// Volumes whose data would be taken, and those whose data would not.
-	VolumesTaken int64 `protobuf:"varint,5,opt,name=volumes_taken,json=volumesTaken,proto3" json:"volumes_taken,omitempty"`
-	// See volumes_taken.
-	VolumesLeftOut int64 `protobuf:"varint,6,opt,name=volumes_left_out,json=volumesLeftOut,proto3" json:"volumes_left_out,omitempty"`
+	Namespaces []*PlanCount `protobuf:"bytes,3,rep,name=namespaces,proto3" json:"namespaces,omitempty"`
 	// The volumes, with what becomes of the data of each.
-	Volumes []*PlanVolume `protobuf:"bytes,7,rep,name=volumes,proto3" json:"volumes,omitempty"`
+	Volumes []*PlanVolume `protobuf:"bytes,4,rep,name=volumes,proto3" json:"volumes,omitempty"`
 	// Pods with hooks that would run.
-	HookedPods int64 `protobuf:"varint,8,opt,name=hooked_pods,json=hookedPods,proto3" json:"hooked_pods,omitempty"`
+	HookedPods int64 `protobuf:"varint,5,opt,name=hooked_pods,json=hookedPods,proto3" json:"hooked_pods,omitempty"`
 	// Names of actions that apply and were not called: their effects are not known.
-	ActionsNotCalled []string `protobuf:"bytes,9,rep,name=actions_not_called,json=actionsNotCalled,proto3" json:"actions_not_called,omitempty"`
+	ActionsNotCalled []string `protobuf:"bytes,6,rep,name=actions_not_called,json=actionsNotCalled,proto3" json:"actions_not_called,omitempty"`
 	// The backup that the sizes were read from; empty where there is none like this one.
-	SizesFrom     string `protobuf:"bytes,10,opt,name=sizes_from,json=sizesFrom,proto3" json:"sizes_from,omitempty"`
+	SizesFrom     string `protobuf:"bytes,7,opt,name=sizes_from,json=sizesFrom,proto3" json:"sizes_from,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -314,13 +308,6 @@ func (x *PlanSummary) GetPlan() *v1.Plan {
 	return nil
 }
 
-func (x *PlanSummary) GetObjects() int64 {
-	if x != nil {
-		return x.Objects
-	}
-	return 0
-}
-
 func (x *PlanSummary) GetKinds() []*PlanCount {
 	if x != nil {
 		return x.Kinds
@@ -333,20 +320,6 @@ func (x *PlanSummary) GetNamespaces() []*PlanCount {
 		return x.Namespaces
 	}
 	return nil
-}
-
-func (x *PlanSummary) GetVolumesTaken() int64 {
-	if x != nil {
-		return x.VolumesTaken
-	}
-	return 0
-}
-
-func (x *PlanSummary) GetVolumesLeftOut() int64 {
-	if x != nil {
-		return x.VolumesLeftOut
-	}
-	return 0
 }
 
 func (x *PlanSummary) GetVolumes() []*PlanVolume {
@@ -862,23 +835,19 @@ const file_holdfast_backup_v1_backup_proto_rawDesc = "" +
 	"\asummary\x18\x03 \x01(\v2\x1f.holdfast.backup.v1.PlanSummaryH\x00R\asummaryB\t\n" +
 	"\acontent\"(\n" +
 	"\fPlanProgress\x12\x18\n" +
-	"\aobjects\x18\x01 \x01(\x03R\aobjects\"\xbe\x03\n" +
+	"\aobjects\x18\x01 \x01(\x03R\aobjects\"\xd5\x02\n" +
 	"\vPlanSummary\x12*\n" +
-	"\x04plan\x18\x01 \x01(\v2\x16.holdfast.plan.v1.PlanR\x04plan\x12\x18\n" +
-	"\aobjects\x18\x02 \x01(\x03R\aobjects\x123\n" +
-	"\x05kinds\x18\x03 \x03(\v2\x1d.holdfast.backup.v1.PlanCountR\x05kinds\x12=\n" +
+	"\x04plan\x18\x01 \x01(\v2\x16.holdfast.plan.v1.PlanR\x04plan\x123\n" +
+	"\x05kinds\x18\x02 \x03(\v2\x1d.holdfast.backup.v1.PlanCountR\x05kinds\x12=\n" +
 	"\n" +
-	"namespaces\x18\x04 \x03(\v2\x1d.holdfast.backup.v1.PlanCountR\n" +
-	"namespaces\x12#\n" +
-	"\rvolumes_taken\x18\x05 \x01(\x03R\fvolumesTaken\x12(\n" +
-	"\x10volumes_left_out\x18\x06 \x01(\x03R\x0evolumesLeftOut\x128\n" +
-	"\avolumes\x18\a \x03(\v2\x1e.holdfast.backup.v1.PlanVolumeR\avolumes\x12\x1f\n" +
-	"\vhooked_pods\x18\b \x01(\x03R\n" +
+	"namespaces\x18\x03 \x03(\v2\x1d.holdfast.backup.v1.PlanCountR\n" +
+	"namespaces\x128\n" +
+	"\avolumes\x18\x04 \x03(\v2\x1e.holdfast.backup.v1.PlanVolumeR\avolumes\x12\x1f\n" +
+	"\vhooked_pods\x18\x05 \x01(\x03R\n" +
 	"hookedPods\x12,\n" +
-	"\x12actions_not_called\x18\t \x03(\tR\x10actionsNotCalled\x12\x1d\n" +
+	"\x12actions_not_called\x18\x06 \x03(\tR\x10actionsNotCalled\x12\x1d\n" +
 	"\n" +
-	"sizes_from\x18\n" +
-	" \x01(\tR\tsizesFrom\"y\n" +
+	"sizes_from\x18\a \x01(\tR\tsizesFrom\"y\n" +
 	"\tPlanCount\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aobjects\x18\x02 \x01(\x03R\aobjects\x12\x19\n" +

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/archive/storedplan"
 	backupv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/backup/v1"
 	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
@@ -131,10 +132,9 @@ func (o *PlanOptions) planBackup(ctx context.Context, checked *queuev1.CheckBack
 		case m.GetProgress() != nil:
 			notice.Show(fmt.Sprintf("%d objects found, still listing", m.GetProgress().GetObjects()))
 		case m.GetObject() != nil:
-			plan.Rows = append(plan.Rows, newPlanRow(m.GetObject()))
+			plan.Objects = append(plan.Objects, storedplan.RowOf(m.GetObject()))
 		case m.GetSummary() != nil:
-			plan.takeSummary(m.GetSummary())
-			return plan, nil
+			return plan, plan.takeSummary(m.GetSummary())
 		}
 	}
 }

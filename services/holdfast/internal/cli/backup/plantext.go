@@ -2,30 +2,27 @@ package backup
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/holdfast-io/holdfast/pkg/archive/storedplan"
 	backupv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/backup/v1"
-	planv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/plan/v1"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/job"
 )
 
 // Plan is what a backup would hold, as -o prints it.
 type Plan struct {
-	ID         string       `json:"id,omitempty"`
-	Unstored   string       `json:"unstored,omitempty"` // why there is no id
-	Expires    *time.Time   `json:"expires,omitempty"`
-	Location   string       `json:"location,omitempty"`
-	Objects    int64        `json:"objects"`
-	Kinds      []PlanCount  `json:"kinds"`
-	Namespaces []PlanCount  `json:"namespaces"`
-	Volumes    []PlanVolume `json:"volumes"`
-	HookedPods int64        `json:"hookedPods,omitempty"`
-	NotCalled  []string     `json:"actionsNotCalled,omitempty"`
-	SizesFrom  string       `json:"sizesFrom,omitempty"`
-	Messages   []string     `json:"messages,omitempty"`
-	Rows       []PlanRow    `json:"rows,omitempty"`
+	*storedplan.Header
+	Unstored   string            `json:"unstored,omitempty"` // why it cannot be executed
+	Kinds      []PlanCount       `json:"kinds"`
+	Namespaces []PlanCount       `json:"namespaces"`
+	Volumes    []PlanVolume      `json:"volumes"`
+	HookedPods int64             `json:"hookedPods,omitempty"`
+	NotCalled  []string          `json:"actionsNotCalled,omitempty"`
+	SizesFrom  string            `json:"sizesFrom,omitempty"`
+	Objects    []*storedplan.Row `json:"objects,omitempty"`
 }
 
 // PlanCount counts the objects of a kind or namespace.
@@ -44,24 +41,6 @@ type PlanVolume struct {
 	Reason string `json:"reason"`
 }
 
-// PlanRow is an object.
-type PlanRow struct {
-	APIVersion string   `json:"apiVersion"`
-	Kind       string   `json:"kind"`
-	Namespace  string   `json:"namespace,omitempty"`
-	Name       string   `json:"name"`
-	Reasons    []string `json:"reasons,omitempty"`
-	Unknown    []string `json:"unknown,omitempty"`
-}
-
-func newPlanRow(r *planv1.PlannedObject) PlanRow {
-	version := r.GetVersion()
-	if r.GetGroup() != "" {
-		version = r.GetGroup() + "/" + version
-	}
-	return PlanRow{APIVersion: version, Kind: r.GetKind(), Namespace: r.GetNamespace(), Name: r.GetName(), Reasons: r.GetReasons(), Unknown: r.GetUnknown()}
-}
-
 func newPlanCounts(counts []*backupv1.PlanCount) []PlanCount {
 	out := make([]PlanCount, len(counts))
 	for i, c := range counts {
@@ -70,20 +49,17 @@ func newPlanCounts(counts []*backupv1.PlanCount) []PlanCount {
 	return out
 }
 
-func (p *Plan) takeSummary(s *backupv1.PlanSummary) {
-	h := s.GetPlan()
-	p.ID, p.Unstored, p.Objects, p.HookedPods = h.GetId(), h.GetUnstored(), s.GetObjects(), s.GetHookedPods()
-	p.Location = h.GetSpec().GetFields()["storageLocation"].GetStringValue()
-	if p.ID != "" {
-		at := h.GetExpires().AsTime()
-		p.Expires = &at
+func (p *Plan) takeSummary(s *backupv1.PlanSummary) (err error) {
+	if p.Header, err = storedplan.HeaderOf(s.GetPlan()); err != nil {
+		return err
 	}
+	p.Unstored, p.HookedPods, p.NotCalled, p.SizesFrom = s.GetPlan().GetUnstored(), s.GetHookedPods(), s.GetActionsNotCalled(), s.GetSizesFrom()
 	p.Kinds, p.Namespaces = newPlanCounts(s.GetKinds()), newPlanCounts(s.GetNamespaces())
-	p.NotCalled, p.SizesFrom, p.Messages = s.GetActionsNotCalled(), s.GetSizesFrom(), h.GetMessages()
 	p.Volumes = make([]PlanVolume, len(s.GetVolumes()))
 	for i, v := range s.GetVolumes() {
 		p.Volumes[i] = PlanVolume{Volume: v.GetVolume(), Claim: v.GetClaim(), Taken: v.GetTaken(), Reason: v.GetReason()}
 	}
+	return nil
 }
 
 // writeText writes the summary, then the tables.
@@ -91,10 +67,10 @@ func (p *Plan) writeText(o *PlanOptions) error {
 	page := &job.Page{}
 	stored := "<not stored>: " + p.Unstored
 	if p.ID != "" {
-		stored = fmt.Sprintf("%s in location %s until %s", p.ID, p.Location, p.Expires.Format(time.RFC3339))
+		stored = fmt.Sprintf("%s until %s", p.ID, p.Expires.Format(time.RFC3339))
 	}
 	page.Field(0, "Plan", stored)
-	page.Field(0, "Objects", p.Objects)
+	page.Field(0, "Objects", p.Counts["store"])
 	page.Field(0, "Sizes", orNone(p.SizesFrom, "unknown: no backup like this one has ended", "as in backup "+p.SizesFrom))
 	page.Field(0, "Pods with hooks", p.HookedPods)
 	page.Field(0, "Actions not called", orNone(strings.Join(p.NotCalled, ", "), "<none>", strings.Join(p.NotCalled, ", ")+": their effects are unknown"))
@@ -158,8 +134,8 @@ func (p *Plan) tables(all bool) []planTable {
 		return []planTable{kinds, namespaces, volumes}
 	}
 	objects := planTable{header: []string{"NAMESPACE", "KIND", "NAME", "REMARKS"}}
-	for _, r := range p.Rows {
-		objects.rows = append(objects.rows, []string{r.Namespace, r.Kind, r.Name, strings.Join(append(r.Reasons, r.Unknown...), "; ")})
+	for _, r := range p.Objects {
+		objects.rows = append(objects.rows, []string{r.Namespace, r.Kind, r.Name, strings.Join(slices.Concat(r.Reasons, r.Unknown), "; ")})
 	}
 	return []planTable{kinds, namespaces, volumes, objects}
 }
