@@ -186,12 +186,12 @@ func (s *objectStorage) openClient(ctx context.Context, o Options) (*Repository,
 		return nil, fmt.Errorf("configuration of the client: %w", err)
 	}
 	opened.Store(s.id, s)
-	opened, err := repo.Open(ctx, config, trimPassword(o.Password), &repo.Options{DoNotWaitForUpgrade: true, DisableRepositoryLog: true, OnFatalError: o.Fatal})
+	client, err := repo.Open(ctx, config, trimPassword(o.Password), &repo.Options{DoNotWaitForUpgrade: true, DisableRepositoryLog: true, OnFatalError: o.Fatal})
 	if err != nil {
 		s.forgetClient()
 		return nil, openError(ctx, err)
 	}
-	return &Repository{Repository: opened, storage: s, Marked: marked}, nil
+	return &Repository{Repository: client, storage: s, Marked: marked}, nil
 }
 
 func (s *objectStorage) forgetClient() { opened.Delete(s.id) }
