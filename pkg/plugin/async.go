@@ -38,6 +38,8 @@ type AsyncBackupOutput struct {
 	Item *unstructured.Unstructured
 	// OperationID is unique within the action; empty for no operation.
 	OperationID string
+	// InProcess means that the operation lives in this process and dies with it.
+	InProcess bool
 	// AdditionalItems are backed up before the object.
 	AdditionalItems []ResourceIdentifier
 	// PostOperationItems are backed up again once the operation has ended.
@@ -69,6 +71,8 @@ type AsyncRestoreOutput struct {
 	Item *unstructured.Unstructured
 	// OperationID is unique within the action; empty for no operation.
 	OperationID string
+	// InProcess means that the operation lives in this process and dies with it.
+	InProcess bool
 	// AdditionalItems are restored before the object.
 	AdditionalItems []ResourceIdentifier
 	// SkipRestore keeps the object from being created and ignores AdditionalItems. The operation
@@ -76,8 +80,8 @@ type AsyncRestoreOutput struct {
 	SkipRestore bool
 }
 
-// Operations is what a server calls for operations that were begun. It may ask about an operation
-// in another process than the one that began it: operations live outside of the plugin's process.
+// Operations is what a server calls for operations that were begun. Unless an operation is
+// InProcess, it may be asked of another process than the one that began it.
 type Operations interface {
 	// Progress returns how far an operation is. It is called every few seconds.
 	Progress(ctx context.Context, op Operation) (Progress, error)

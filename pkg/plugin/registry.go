@@ -43,6 +43,8 @@ type Registration struct {
 	Name string
 	// Touches are the resources that an action may be called for.
 	Touches []string
+	// OutOfProcess is set for an asynchronous action whose operations all live outside the process.
+	OutOfProcess bool
 	// New makes the plugin; what it returns implements the interface named by Kind.
 	New func(Env) (any, error)
 }
@@ -86,16 +88,25 @@ func (r *Registry) VolumeSnapshotter(name string, build func(Env) (VolumeSnapsho
 	return r.addRegistration(Registration{Kind: KindVolumeSnapshotter, Name: name, New: eraseType(build)})
 }
 
-// AsyncBackupItemAction registers an action, see BackupItemAction. Velero calls it as its item action
-// of version 2.
-func (r *Registry) AsyncBackupItemAction(name string, touches []string, build func(Env) (AsyncBackupItemAction, error)) *Registry {
-	return r.addRegistration(Registration{Kind: KindAsyncBackupItemAction, Name: name, Touches: touches, New: eraseType(build)})
+// AsyncBackupItemAction registers an action, see BackupItemAction. Only Holdfast calls it, unless
+// it is OutOfProcess.
+func (r *Registry) AsyncBackupItemAction(name string, touches []string, build func(Env) (AsyncBackupItemAction, error), options ...AsyncOption) *Registry {
+	return r.addRegistration(applyOptions(Registration{Kind: KindAsyncBackupItemAction, Name: name, Touches: touches, New: eraseType(build)}, options))
 }
 
-// AsyncRestoreItemAction registers an action, see AsyncBackupItemAction.
-func (r *Registry) AsyncRestoreItemAction(name string, touches []string, build func(Env) (AsyncRestoreItemAction, error)) *Registry {
-	return r.addRegistration(Registration{Kind: KindAsyncRestoreItemAction, Name: name, Touches: touches, New: eraseType(build)})
+// AsyncRestoreItemAction registers an action, see BackupItemAction. Only Holdfast calls it, unless
+// it is OutOfProcess.
+func (r *Registry) AsyncRestoreItemAction(name string, touches []string, build func(Env) (AsyncRestoreItemAction, error), options ...AsyncOption) *Registry {
+	return r.addRegistration(applyOptions(Registration{Kind: KindAsyncRestoreItemAction, Name: name, Touches: touches, New: eraseType(build)}, options))
 }
+
+// AsyncOption is an option of an asynchronous action.
+type AsyncOption func(*Registration)
+
+// OutOfProcess means that no operation of the action lives in its process: any process of the
+// binary can tell how one goes. Velero too calls such an action, as its item action of version 2. A
+// Start that answers InProcess fails.
+func OutOfProcess() AsyncOption { return func(r *Registration) { r.OutOfProcess = true } }
 
 // Plugins returns everything that was registered, ordered by kind and name, or what is wrong with
 // it.
@@ -158,8 +169,8 @@ func (r *Registry) checkRegistration(p Registration) error {
 
 // areTwins reports whether Velero knows both plugins as item actions of the same kind of job.
 func areTwins(async, sync Registration) bool {
-	return async.Kind == KindAsyncBackupItemAction && sync.Kind == KindBackupItemAction ||
-		async.Kind == KindAsyncRestoreItemAction && sync.Kind == KindRestoreItemAction
+	return async.OutOfProcess && (async.Kind == KindAsyncBackupItemAction && sync.Kind == KindBackupItemAction ||
+		async.Kind == KindAsyncRestoreItemAction && sync.Kind == KindRestoreItemAction)
 }
 
 func eraseType[T any](build func(Env) (T, error)) func(Env) (any, error) {
@@ -167,4 +178,11 @@ func eraseType[T any](build func(Env) (T, error)) func(Env) (any, error) {
 		return nil
 	}
 	return func(env Env) (any, error) { return build(env) }
+}
+
+func applyOptions(p Registration, options []AsyncOption) Registration {
+	for _, option := range options {
+		option(&p)
+	}
+	return p
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"strings"
+	"time"
 
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
@@ -35,6 +36,8 @@ type Base struct {
 	// Token, when set, is what every caller of a gRPC method must present as its bearer token, in
 	// place of Options.Auth. Health and reflection answer without it. It is secret.
 	Token string
+	// DrainLimit is how long the parts of [Runtime.GoLast] may take to stop beyond [HandOverLimit].
+	DrainLimit time.Duration
 	// CacheTransform shrinks objects before the manager caches them; nil drops their managedFields.
 	CacheTransform cache.TransformFunc
 	// GRPCListener and HTTPListener, when set, are listened on instead of opening the addresses of
@@ -52,6 +55,12 @@ type Runner interface {
 // NewInstance returns a name for one start of a service: the service's name and 60 random bits.
 func NewInstance(service string) string {
 	return service + "-" + strings.ToLower(rand.Text()[:12])
+}
+
+// serviceOf is the service that an instance with a name of [NewInstance] is of.
+func serviceOf(instance string) string {
+	end := strings.LastIndexByte(instance, '-')
+	return instance[:max(end, 0)]
 }
 
 func (b Base) checkBase() error {

@@ -89,7 +89,7 @@ func TestMainVersionAndHelp(t *testing.T) {
 	o = startMain(t, t.Context(), []string{"--help"}, nil, runnerEndingWith(nil))
 	require.Equal(t, ExitOK, o.code)
 	require.Contains(t, o.stdout, "--knob")
-	require.Contains(t, o.stdout, "--tls-client-ca-file")
+	require.Contains(t, o.stdout, "--tls-ca-file")
 }
 
 // Logs are on standard error, so spans may have standard output.

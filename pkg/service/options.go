@@ -51,6 +51,9 @@ type Options struct {
 	WorkDir string
 	// GRPCAddress is the host:port that gRPC is served on; port 0 picks a free one.
 	GRPCAddress string
+	// GRPCAdvertiseAddress is the host:port under which other services reach gRPC; empty means
+	// GRPCAddress. Port 0 is the one that is listened on.
+	GRPCAdvertiseAddress string
 	// HTTPAddress is the host:port that metrics and probes are served on; port 0 picks a free one.
 	HTTPAddress string
 	// TLSCertFile and TLSKeyFile are the PEM files gRPC and artifacts are served with; both or
@@ -58,15 +61,24 @@ type Options struct {
 	TLSCertFile string
 	// TLSKeyFile belongs to TLSCertFile.
 	TLSKeyFile string
+	// TLSCAFile is a PEM file that other services are checked against; empty means the authorities
+	// of the machine.
+	TLSCAFile string
 	// TLSClientCAFile is a PEM file. When set, a certificate that a caller presents must be signed by
 	// it. With AuthNone callers must present one; otherwise they need a token and may leave it out,
 	// since a certificate is no identity of a caller.
 	TLSClientCAFile string
+	// TLSServerNames are, by service, the names that certificates of other services must have; one
+	// that is not there is not called. Empty means the host that is called.
+	TLSServerNames map[string]string
 	// Auth is AuthNone or AuthKubernetes.
 	Auth string
 	// AuthAudience is the audience that callers' tokens must be issued for; empty means that of the
 	// API server.
 	AuthAudience string
+	// AuthTokenFile holds the token to present to other services; empty means the one that is
+	// presented to the API server.
+	AuthTokenFile string
 	// LogLevel is debug, info, warn or error.
 	LogLevel string
 	// LogFormat is text or json.
@@ -113,12 +125,16 @@ func (o *Options) BindFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.PluginDir, "plugin-dir", o.PluginDir, "directory of plugin binaries")
 	fs.StringVar(&o.WorkDir, "work-dir", o.WorkDir, "directory for data that does not fit in memory")
 	fs.StringVar(&o.GRPCAddress, "grpc-address", o.GRPCAddress, "host:port to serve gRPC on")
+	fs.StringVar(&o.GRPCAdvertiseAddress, "grpc-advertise-address", o.GRPCAdvertiseAddress, "host:port under which other services reach gRPC; --grpc-address when empty")
 	fs.StringVar(&o.HTTPAddress, "http-address", o.HTTPAddress, "host:port to serve metrics and probes on")
 	fs.StringVar(&o.TLSCertFile, "tls-cert-file", o.TLSCertFile, "PEM certificate to serve gRPC and artifacts with")
 	fs.StringVar(&o.TLSKeyFile, "tls-key-file", o.TLSKeyFile, "PEM key of --tls-cert-file")
+	fs.StringVar(&o.TLSCAFile, "tls-ca-file", o.TLSCAFile, "PEM certificates that other services are checked against")
 	fs.StringVar(&o.TLSClientCAFile, "tls-client-ca-file", o.TLSClientCAFile, "PEM certificates that those of callers are checked against; callers with tokens need none")
+	fs.StringToStringVar(&o.TLSServerNames, "tls-server-names", o.TLSServerNames, "names that certificates of other services must have, as service=name,...; a service that is not there is not called; empty: the host that is called")
 	fs.StringVar(&o.Auth, "auth", o.Auth, "who may call: none (everyone, loopback only) or kubernetes (RBAC decides)")
 	fs.StringVar(&o.AuthAudience, "auth-audience", o.AuthAudience, "audience that tokens of callers must be issued for; the API server's when empty")
+	fs.StringVar(&o.AuthTokenFile, "auth-token-file", o.AuthTokenFile, "file with the token to present to other services; the one for the API server when empty")
 	fs.StringVar(&o.LogLevel, "log-level", o.LogLevel, "debug, info, warn or error")
 	fs.StringVar(&o.LogFormat, "log-format", o.LogFormat, "text or json")
 	fs.StringSliceVar(&o.Features, "features", o.Features, "optional features to turn on, separated by commas")

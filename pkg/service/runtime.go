@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -74,7 +75,7 @@ func New(ctx context.Context, base Base) (*Runtime, error) {
 		time:     kube.NewServerClock(base.Clock),
 		api:      &serverReach{clock: base.Clock, grace: OutageGrace + probeAfter},
 		parts:    rungroup.New(rungroup.Config{Grace: HandOverLimit, Clock: base.Clock, Log: base.Log}),
-		last:     rungroup.New(rungroup.Config{Grace: HandOverLimit, Clock: base.Clock, Log: base.Log}),
+		last:     rungroup.New(rungroup.Config{Grace: HandOverLimit + base.DrainLimit, Clock: base.Clock, Log: base.Log}),
 		mux:      http.NewServeMux(),
 	}
 	for _, step := range []func(context.Context) error{r.prepareLocal, r.connectBackends, r.buildGRPC, r.listenServers} {
@@ -126,6 +127,9 @@ func (r *Runtime) connectBackends(ctx context.Context) error {
 func (r *Runtime) buildGRPC(context.Context) error {
 	tlsConfig, err := serverTLS(r.base.Options, r.base.callerCertificates(), r.base.Log, "h2")
 	if err != nil {
+		return err
+	}
+	if _, _, err := clientTLS(r.base.Options, ""); err != nil { // else found at the first Dial
 		return err
 	}
 	authorize, err := r.newAuthorizer()
@@ -194,6 +198,17 @@ func (r *Runtime) Registry() *prometheus.Registry { return r.registry }
 
 // GRPCAddr is the host:port gRPC listens on, with the port that was really taken.
 func (r *Runtime) GRPCAddr() string { return r.grpcLis.Addr().String() }
+
+// AdvertisedAddr is the host:port under which other services reach gRPC.
+func (r *Runtime) AdvertisedAddr() string {
+	advertised := r.base.Options.GRPCAdvertiseAddress
+	if host, port, err := net.SplitHostPort(advertised); err == nil && port == "0" {
+		if _, taken, err := net.SplitHostPort(r.GRPCAddr()); err == nil {
+			return net.JoinHostPort(host, taken)
+		}
+	}
+	return cmp.Or(advertised, r.GRPCAddr())
+}
 
 // HTTPAddr is the host:port HTTP listens on, with the port that was really taken.
 func (r *Runtime) HTTPAddr() string { return r.httpLis.Addr().String() }

@@ -54,6 +54,11 @@ func (o *Options) validateGRPC() []error {
 	if err := checkAddress(o.GRPCAddress); err != nil {
 		errs = append(errs, errgrpc.Field("--grpc-address", "%v", err))
 	}
+	if o.GRPCAdvertiseAddress != "" {
+		if err := checkAddress(o.GRPCAdvertiseAddress); err != nil {
+			errs = append(errs, errgrpc.Field("--grpc-advertise-address", "%v", err))
+		}
+	}
 	switch o.Auth {
 	case AuthNone:
 		if !isLoopback(o.GRPCAddress) {
@@ -77,10 +82,17 @@ func (o *Options) validateTLS() []error {
 			errs = append(errs, errgrpc.Field("--"+flag, "%s", what))
 		}
 	}
+	const certificate = "needs --tls-cert-file and --tls-key-file"
 	needs("tls-cert-file", (o.TLSCertFile == "") != (o.TLSKeyFile == ""), "must be given together with --tls-key-file")
-	needs("tls-client-ca-file", o.TLSClientCAFile != "" && o.TLSCertFile == "", "needs --tls-cert-file and --tls-key-file")
+	needs("tls-ca-file", o.TLSCAFile != "" && o.TLSCertFile == "", certificate)
+	needs("tls-client-ca-file", o.TLSClientCAFile != "" && o.TLSCertFile == "", certificate)
+	needs("tls-server-names", len(o.TLSServerNames) > 0 && o.TLSCertFile == "", certificate)
 	needs("nats-cert-file", (o.NATSCertFile == "") != (o.NATSKeyFile == ""), "must be given together with --nats-key-file")
 	needs("auth-audience", o.AuthAudience != "" && o.Auth != AuthKubernetes, "needs --auth kubernetes")
+	needs("auth-token-file", o.AuthTokenFile != "" && o.Auth != AuthKubernetes, "needs --auth kubernetes")
+	for service, name := range o.TLSServerNames {
+		needs("tls-server-names", service == "" || name == "", "must be service=name,...")
+	}
 	return errs
 }
 

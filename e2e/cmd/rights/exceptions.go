@@ -15,6 +15,8 @@ const (
 	onRepetition = "client-go counts the repetition of an Event in place of creating another. A runner reports `Waiting` again only of a job that it found twice " +
 		"while it was full, manifest-indexer the phase of a location only when validations follow each other closely, " +
 		"async-operation-monitor that an operation stalls when two do"
+	amongReplicas = "a runner calls it for an operation of a failed job that lives in a plugin of another replica, and sites have one: " +
+		"TestAnInstanceAnswersForItsProcesses calls it between instances"
 	whoeverIsFirst = "whichever instance of the three services looks first deletes the Lease of one that died: some suite sees each of them, but not in each run"
 )
 
@@ -26,6 +28,8 @@ var exceptions = map[string]chart.Exception{
 	"restore-runner: bind clusterroles.rbac.authorization.k8s.io in the cluster":     {Why: whileCreating},
 	"restore-runner: update */finalizers.* in the cluster":                           {Why: whileOwning},
 	"backup-runner: create pods/exec in the cluster":                                 {Why: whileExecuting},
+	"backup-runner: post /holdfast.operation.v1.OperationService/* in the cluster":   {Why: amongReplicas},
+	"restore-runner: post /holdfast.operation.v1.OperationService/* in the cluster":  {Why: amongReplicas},
 	"backup-runner: patch events.events.k8s.io in the namespace":                     {Why: onRepetition, Sometimes: true},
 	"async-operation-monitor: patch events.events.k8s.io in the namespace":           {Why: onRepetition, Sometimes: true},
 	"manifest-indexer: patch events.events.k8s.io in the namespace":                  {Why: onRepetition, Sometimes: true},

@@ -70,7 +70,7 @@ func TestRolesOfCallers(t *testing.T) {
 			{Verb: "create", Group: "velero.io", Resource: "backups"}, {Verb: "create", Group: "velero.io", Resource: "restores"},
 			{Verb: "create", Group: "velero.io", Resource: "downloadrequests"}, {Verb: "list", Group: "velero.io", Resource: "downloadrequests"},
 			{Verb: "post", Path: "/holdfast.queue.v1.QueueService/SubmitBackup"}, {Verb: "post", Path: "/holdfast.queue.v1.QueueService/CancelBackup"},
-			{Verb: "post", Path: "/holdfast.operation.v1.OperationMonitorService/StreamOperationLogs"},
+			{Verb: "post", Path: "/holdfast.operation.v1.OperationMonitorService/StreamOperationLogs"}, {Verb: "post", Path: "/holdfast.operation.v1.OperationService/StreamLogs"},
 			{Verb: "post", Path: "/holdfast.manifest.v1.ManifestService/ListItems"}, {Verb: "post", Path: "/holdfast.manifest.v1.ManifestService/GetItem"},
 			{Verb: "post", Path: "/holdfast.manifest.v1.ManifestService/DiffManifests"}, {Verb: "post", Path: "/holdfast.restore.v1.RestoreService/PlanRestore"}, {Verb: "post", Path: "/holdfast.restore.v1.RestoreService/GetPlan"},
 			{Verb: "post", Path: "/holdfast.manifest.v1.ManifestService/ListRelated"}, {Verb: "post", Path: "/holdfast.manifest.v1.ManifestService/VerifyBackup"},
@@ -81,7 +81,7 @@ func TestRolesOfCallers(t *testing.T) {
 			{Verb: "post", Path: "/holdfast.deletion.v1.DeletionService/DeleteBackup"}, {Verb: "post", Path: "/holdfast.manifest.v1.ManifestService/GetUnmaskedItem"},
 		},
 		nobody: {
-			{Verb: "get", Resource: "secrets"}, {Verb: "list", Resource: "secrets"},
+			{Verb: "get", Resource: "secrets"}, {Verb: "list", Resource: "secrets"}, {Verb: "post", Path: "/holdfast.operation.v1.OperationService/Cancel"},
 		},
 	} {
 		for level, role := range []string{viewer: "viewer", operator: "operator", admin: "admin"} {

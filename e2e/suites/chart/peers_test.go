@@ -68,8 +68,8 @@ func TestTheServiceMonitorFindsTheServices(t *testing.T) {
 	require.ElementsMatch(t, fleet.Services, found)
 }
 
-// Pods of the release reach NATS, and its servers one another; services are reached by those who may
-// call.
+// Pods of the release reach NATS, and its servers one another; a runner is reached by runners,
+// async-operation-monitor and those who may call, other services by the latter only.
 func TestOnlyPeersAreLetIn(t *testing.T) {
 	objects := renderChart(t, "--set", "nats.replicas=3,networkPolicy.callersFrom[0].podSelector.matchLabels.a=caller")
 	from := func(component, port string) []map[string]string {
@@ -97,7 +97,11 @@ func TestOnlyPeersAreLetIn(t *testing.T) {
 	require.Equal(t, []map[string]string{release}, from("nats", "nats"))
 	require.Equal(t, []map[string]string{with("nats")}, from("nats", "cluster"))
 	for _, service := range fleet.Services {
-		require.Equal(t, []map[string]string{caller}, from(service, "grpc"), service)
+		want := []map[string]string{caller}
+		if strings.HasSuffix(service, "-runner") {
+			want = []map[string]string{with("async-operation-monitor"), with("backup-runner"), with("restore-runner"), caller}
+		}
+		require.Equal(t, want, from(service, "grpc"), service)
 	}
 }
 

@@ -42,7 +42,8 @@ func serverName(component string) string {
 	return chart.Release + "-" + component + "." + namespace + ".svc"
 }
 
-// Each component has a certificate for its own names and for those of no other one.
+// Each component has a certificate for its own names and for those of no other one, and the monitor
+// checks runners for them.
 func TestTheCertificatesOfTheChart(t *testing.T) {
 	objects := renderChart(t)
 	for _, component := range certifiedComponents() {
@@ -61,6 +62,12 @@ func TestTheCertificatesOfTheChart(t *testing.T) {
 	}
 	require.NoError(t, leafCertificate(t, objects, "nats").VerifyHostname("holdfast-nats-2.holdfast-nats-peers"), "the routes of a cluster")
 
+	for caller, port := range map[string]string{"async-operation-monitor": "7444", "backup-runner": "7442", "restore-runner": "7443"} {
+		require.Subset(t, serviceDeployments(t, objects)[caller].Spec.Template.Spec.Containers[0].Args, []string{
+			"--tls-ca-file=/tls/ca.crt", "--grpc-advertise-address=[$(POD_IP)]:" + port,
+			"--tls-server-names=backup-runner=" + serverName("backup-runner") + ",restore-runner=" + serverName("restore-runner"),
+		}, "%s calls OperationService of runners", caller)
+	}
 	require.Contains(t, serviceDeployments(t, objects)["manifest-indexer"].Spec.Template.Spec.Containers[0].Args, "--artifact-url=https://"+serverName("manifest-indexer")+":8445")
 }
 

@@ -24,6 +24,7 @@ var wrong = []struct{ set, names string }{
 	{"backupRunner.args.namespace=other", "backupRunner.args.namespace"},
 	{"restoreRunner.args.nats-url=nats://x", "restoreRunner.args.nats-url"},
 	{"deletion.args.features=EnableCSI", "deletion.args.features"},
+	{"backupRunner.args.operation-drain-timeout=10m", "backupRunner.args.operation-drain-timeout"},
 	{"backupRunner.extraRules[0].apiGroups[0]=x", "/backupRunner/extraRules/0"},
 	{"manifestIndexer.artifactURL=http://plain", "/manifestIndexer/artifactURL"},
 	{"auth=tls", "/auth"},

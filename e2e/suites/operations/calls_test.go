@@ -86,7 +86,13 @@ func (c callNotes) releaseOperations(t *testing.T, backup string) {
 }
 
 // isReleased reports whether releaseOperations was called.
-func (c callNotes) isReleased(backup string) bool {
-	_, err := os.Stat(c.callFile("go", backup))
-	return err == nil
+func (c callNotes) isReleased(backup string) bool { return !c.releasedSince(backup).IsZero() }
+
+// releasedSince is when releaseOperations was called; zero while it was not.
+func (c callNotes) releasedSince(backup string) time.Time {
+	info, err := os.Stat(c.callFile("go", backup))
+	if err != nil {
+		return time.Time{}
+	}
+	return info.ModTime()
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-io/holdfast/e2e/harness/site"
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/archive/itemoperation"
 	operationv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/operation/v1"
 )
 
@@ -39,6 +40,7 @@ func TestOperations(t *testing.T) {
 		run  func(*testing.T)
 	}{
 		{"a runner dies in a Start", b.runnerDies}, {"everything dies while operations run", b.everythingDies},
+		{"the home of an operation dies", b.homeDies}, {"the home of an operation drains", b.homeDrains},
 	} {
 		began := time.Now()
 		if !t.Run(scenario.name, scenario.run) {
@@ -65,6 +67,9 @@ func (b *bed) endsSoon(t *testing.T, name string, released time.Time) {
 		return b.History.Reaches(t, "Backup", name, string(velerov1.BackupPhaseCompleted)).At
 	}
 	last, beside := b.controller.endOf(name), "beside-"+name
+	if inside := b.calls.releasedSince(name).Add(longestOperation()); inside.After(last) {
+		last = inside
+	}
 	took := ends(beside).Sub(b.History.Of("Backup", beside)[0].At)
 	late, limit := ends(name).Sub(last), 2*pollInterval+max(5*time.Second, took)
 	t.Logf("ended %.1f s after the operations began, %.1f s after the end of the longest of them, at most %.1f s; the backup beside it took %.1f s",
@@ -72,13 +77,15 @@ func (b *bed) endsSoon(t *testing.T, name string, released time.Time) {
 	require.LessOrEqual(t, late, limit, "the end comes after the last operation's")
 }
 
-// testMany backs up two hundred objects, a hundred of which have operations. Collecting waits for none of them, the place in the queue is free meanwhile, and the end comes soon after the last operation's.
+// testMany backs up two hundred objects, a hundred of which have operations, half of them in the plugin's
+// process. Collecting waits for none of them, the place in the queue is free meanwhile, and the end comes soon after the last operation's.
 func (b *bed) testMany(t *testing.T) {
-	const operations = 100
+	const outside, operations = 50, 100
 	b.controller.holdOperations("many")
 	b.Estate(t, "many", 75, 200)
-	for i := range operations {
-		name, o := fmt.Sprintf("work-%02d", i), operationOrder{Seconds: longestOperation().Seconds() * float64(i) / (operations - 1)}
+	for i := range outside {
+		name, o := fmt.Sprintf("work-%02d", i), operationOrder{Seconds: longestOperation().Seconds() * float64(i) / (outside - 1)}
+		b.createInsideObject(t, "many", fmt.Sprintf("inside-%02d", i), operationOrder{Seconds: o.Seconds, Start: held})
 		if i%5 == 0 {
 			b.createVendorObject(t, "many", name, o)
 		} else {
@@ -100,6 +107,7 @@ func (b *bed) testMany(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, answer.GetOperations(), operations)
 
+	b.calls.releaseOperations(t, "many")
 	released := b.controller.releaseHeld("many")
 	require.Eventually(t, func() bool { return b.getBackup(t, "many").Status.Phase.Terminal() }, site.Patience, site.Look, "the end comes after the last operation's")
 	b.endsSoon(t, "many", released)
@@ -110,6 +118,14 @@ func (b *bed) testMany(t *testing.T) {
 	for _, w := range b.worksOf(t, "many") {
 		requireCompleted(t, file, &w)
 	}
+	inside := 0
+	for item, o := range file {
+		if o.Spec.BackupAction == insideAction {
+			require.Equal(t, itemoperation.PhaseCompleted, o.Status.Phase, "%s: %s", item, o.Status.Error)
+			inside++
+		}
+	}
+	require.Equal(t, operations-outside, inside)
 	b.begunOnce(t, "many", operations)
 }
 
@@ -150,8 +166,10 @@ func (b *bed) awaitSummary(t *testing.T, name string, total int) {
 	require.Zero(t, summary.Completed+summary.Failed)
 	require.LessOrEqual(t, len(summary.Running), 10)
 	for _, running := range summary.Running {
-		require.Contains(t, []string{ownAction, vendorAction}, running.Action)
-		require.Contains(t, running.ID, name+"/work-")
+		require.Contains(t, []string{ownAction, vendorAction, insideAction}, running.Action)
+		if running.Action != insideAction {
+			require.Contains(t, running.ID, name+"/work-")
+		}
 	}
 }
 

@@ -54,6 +54,8 @@ func beAPlugin(binary string) error {
 	registry.AsyncRestoreItemAction(ownRestores, []string{"configmaps"}, func(plugin.Env) (plugin.AsyncRestoreItemAction, error) {
 		return ownRestore{own{provider: p}}, nil
 	})
+	lives := newInside(p.calls)
+	registry.AsyncBackupItemAction(insideAction, []string{"serviceaccounts"}, func(plugin.Env) (plugin.AsyncBackupItemAction, error) { return lives, nil })
 	return serve.Run(registry)
 }
 

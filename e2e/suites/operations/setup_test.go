@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/holdfast-io/holdfast/e2e/harness/chart"
 	"github.com/holdfast-io/holdfast/e2e/harness/site"
 	"github.com/holdfast-io/holdfast/e2e/harness/testbed"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
@@ -50,12 +51,12 @@ func newBed(t *testing.T) *bed {
 	selfplugin.Link(t, filepath.Join(root, "plugins"), ownBinary, vendorBinary)
 	plugins := "--plugin-dir=" + filepath.Join(root, "plugins")
 	b.authority = certtest.New(t, "cluster")
-	own := b.authority.Issue(t, "async-operation-monitor", "127.0.0.1")
 	b.Site = site.Start(t, site.Config{Identities: pluginRules, Arrange: b.arrangeSite(t), Args: map[string][]string{
-		"backup-runner":  {plugins, "--claim-timeout=2s"},
-		"restore-runner": {plugins, "--claim-timeout=2s"},
-		"async-operation-monitor": {"--tls-cert-file=" + own.CertFile, "--tls-key-file=" + own.KeyFile,
-			plugins, "--item-operation-sync-frequency=" + pollInterval.String(), "--item-operation-cancel-grace-period=4s", "--item-operation-stall-timeout=1s", "--plugin-query-timeout=2s"},
+		"backup-runner":  append(b.certificateFlags(t, "backup-runner", runnerName("backup-runner")), plugins, "--claim-timeout=2s"),
+		"restore-runner": append(b.certificateFlags(t, "restore-runner", runnerName("restore-runner")), plugins, "--claim-timeout=2s"),
+		"async-operation-monitor": append(b.certificateFlags(t, "async-operation-monitor", "127.0.0.1"), "--tls-ca-file="+b.authority.CAFile,
+			"--tls-server-names=backup-runner="+runnerName("backup-runner")+",restore-runner="+runnerName("restore-runner"),
+			plugins, "--item-operation-sync-frequency="+pollInterval.String(), "--item-operation-cancel-grace-period=4s", "--item-operation-stall-timeout=1s", "--plugin-query-timeout=2s"),
 		"queue-scheduler": {"--concurrent-backups=1", "--claim-timeout=2s"},
 		"deletion":        {"--claim-timeout=2s", "--sweep-interval=1s"},
 	}})
@@ -68,8 +69,19 @@ func newBed(t *testing.T) *bed {
 	return b
 }
 
+// runnerName is what the certificate of a runner names, as in a cluster: not the address that the
+// monitor calls.
+func runnerName(service string) string { return "holdfast-" + service + ".velero.svc" }
+
+// certificateFlags returns the flags of TLS of a service.
+func (b *bed) certificateFlags(t *testing.T, service, name string) []string {
+	t.Helper()
+	own := b.authority.Issue(t, service, name)
+	return []string{"--tls-cert-file=" + own.CertFile, "--tls-key-file=" + own.KeyFile}
+}
+
 // arrangeSite creates the definition of the operations' kind before any service discovers kinds, and
-// has the API server decide who calls the monitor.
+// has the API server decide who calls the runners and the monitor.
 func (b *bed) arrangeSite(t *testing.T) func(*site.Site) map[string][]string {
 	return func(s *site.Site) map[string][]string {
 		d := workDefinition()
@@ -89,7 +101,11 @@ func (b *bed) arrangeSite(t *testing.T) func(*site.Site) map[string][]string {
 		b.works, err = newWorks(s.Cluster.RestConfig())
 		require.NoError(t, err)
 		b.tokenFile = newCaller(t, s)
-		return map[string][]string{"async-operation-monitor": {"--auth=kubernetes"}}
+		reviews := "--auth=kubernetes"
+		return map[string][]string{
+			"backup-runner": {reviews}, "restore-runner": {reviews},
+			"async-operation-monitor": {reviews, "--auth-token-file=" + tokenFile(t, s, chart.Release+"-async-operation-monitor")},
+		}
 	}
 }
 

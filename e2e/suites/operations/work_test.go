@@ -39,6 +39,7 @@ type workBehaviour string
 
 const (
 	blocks  workBehaviour = "blocks"  // Start waits for calls.releaseOperations after it began the operation
+	held    workBehaviour = "held"    // the time of the operation begins with calls.releaseOperations
 	refuses workBehaviour = "refuses" // Cancel is not accepted
 )
 

@@ -56,6 +56,9 @@ type BackupResult struct {
 	// OperationID, when not empty, names an operation that continues after the call, see Operations.
 	// It may come with an error, where the rest of the answer could not be used.
 	OperationID string
+	// Process is the start ID of the plugin's process that runs the operation and whose end is its
+	// end; empty for an operation outside of it.
+	Process string
 	// PostOperation are objects to fetch again once the operation is done.
 	PostOperation []Item
 }

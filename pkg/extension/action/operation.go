@@ -17,8 +17,13 @@ var (
 	ErrNoLogs = errors.New("the protocol of the action has no logs")
 )
 
-// MaxOperationID bounds Operation.ID, which is kept in records, in bytes.
-const MaxOperationID = 1 << 10
+// What names an operation is kept in records, and is at most that long, in bytes.
+const (
+	// MaxOperationID bounds Operation.ID.
+	MaxOperationID = 1 << 10
+	// MaxProcess bounds BackupResult.Process and RestoreResult.Process.
+	MaxProcess = 256
+)
 
 // Operation names work that continues after the call of an action that began it.
 type Operation struct {

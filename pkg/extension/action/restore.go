@@ -58,6 +58,9 @@ type RestoreResult struct {
 	// also of an object with Skip. It may come with an error, where the rest of the answer could not
 	// be used.
 	OperationID string
+	// Process is the start ID of the plugin's process that runs the operation and whose end is its
+	// end; empty for an operation outside of it.
+	Process string
 }
 
 // Readiness is implemented by a RestoreItem that may answer Wait.

@@ -8,7 +8,7 @@ import (
 )
 
 // async is what the SDK's asynchronous actions have in common. They are called in the process that
-// all jobs share.
+// all jobs share: an operation in it can last longer than the session.
 type async struct{ plugin }
 
 // AppliesTo calls the plugin.
@@ -22,6 +22,37 @@ func (a *async) OperationKind() string { return string(a.registration.Kind) }
 // Prepare implements action.Preparer.
 func (a *async) Prepare(ctx context.Context) error {
 	return a.worker.awaitReady(ctx, a.newShortCall("Prepare"))
+}
+
+// startAnswer is what both kinds answer.
+type startAnswer interface {
+	GetOperationId() string
+	GetInProcess() bool
+}
+
+// beginOperation makes the call that may begin an operation of the job, and keeps the process running if one is
+// in it.
+func (a *async) beginOperation(ctx context.Context, p *process, job []byte, ask func() (startAnswer, error)) (id, process string, err error) {
+	startID, err := p.startID(ctx)
+	if err == nil && len(startID) > action.MaxProcess {
+		err = checkStartID(startID)
+	}
+	if err != nil {
+		return "", "", err
+	}
+	answer, err := ask()
+	if err != nil {
+		return "", "", err
+	}
+	id = answer.GetOperationId()
+	if err := a.checkOperationID(ctx, p, id, job); err != nil {
+		return "", "", err
+	}
+	if id == "" || !answer.GetInProcess() {
+		return id, "", nil
+	}
+	a.worker.addOperation(a.operationOf(id), p)
+	return id, startID, checkStartID(startID)
 }
 
 // asyncBackup serves AsyncActionService for actions on objects that are backed up.
@@ -50,15 +81,15 @@ func (a *asyncBackup) Start(ctx context.Context, object *action.Object, backup *
 		if err != nil {
 			return err
 		}
-		answer, err := pluginv1.NewAsyncActionServiceClient(p.conn).StartBackup(ctx, &pluginv1.StartBackupRequest{
-			Plugin: a.name, Item: item, Backup: backup.JSON(), IdempotencyKey: key})
+		var answer *pluginv1.StartBackupResponse
+		r.OperationID, r.Process, err = a.beginOperation(ctx, p, backup.JSON(), func() (startAnswer, error) {
+			answer, err = pluginv1.NewAsyncActionServiceClient(p.conn).StartBackup(ctx, &pluginv1.StartBackupRequest{
+				Plugin: a.name, Item: item, Backup: backup.JSON(), IdempotencyKey: key})
+			return answer, err
+		})
 		if err != nil {
 			return err
 		}
-		if err := a.checkOperationID(ctx, p, answer.GetOperationId(), backup.JSON()); err != nil {
-			return err
-		}
-		r.OperationID = answer.GetOperationId()
 		if r.Object, err = answerIfAny(object, answer.GetItem(), false); err != nil {
 			return err
 		}
@@ -97,15 +128,15 @@ func (a *asyncRestore) Start(ctx context.Context, object, fromBackup *action.Obj
 		if err != nil {
 			return err
 		}
-		answer, err := pluginv1.NewAsyncActionServiceClient(p.conn).StartRestore(ctx, &pluginv1.StartRestoreRequest{
-			Plugin: a.name, Item: item, ItemFromBackup: original, Restore: restore.JSON(), IdempotencyKey: key})
+		var answer *pluginv1.StartRestoreResponse
+		r.OperationID, r.Process, err = a.beginOperation(ctx, p, restore.JSON(), func() (startAnswer, error) {
+			answer, err = pluginv1.NewAsyncActionServiceClient(p.conn).StartRestore(ctx, &pluginv1.StartRestoreRequest{
+				Plugin: a.name, Item: item, ItemFromBackup: original, Restore: restore.JSON(), IdempotencyKey: key})
+			return answer, err
+		})
 		if err != nil {
 			return err
 		}
-		if err := a.checkOperationID(ctx, p, answer.GetOperationId(), restore.JSON()); err != nil {
-			return err
-		}
-		r.OperationID = answer.GetOperationId()
 		r.Skip = answer.GetSkipRestore()
 		if r.Object, err = answerIfAny(object, answer.GetItem(), true); err != nil {
 			return err

@@ -14,7 +14,7 @@ func TestBackupActionsOfTheSDKStartOperations(t *testing.T) {
 	t.Parallel()
 	h, _ := newStarterHost(t, nil)
 	s := openSession(t, h)
-	for _, name := range []string{"a.io/inside", "a.io/outside"} {
+	for name, lives := range map[string]bool{"a.io/inside": true, "a.io/outside": false} {
 		a := actionNamed(t, s.BackupItems(), name)
 		selector, err := a.AppliesTo(t.Context())
 		require.NoError(t, err)
@@ -22,6 +22,7 @@ func TestBackupActionsOfTheSDKStartOperations(t *testing.T) {
 		require.Equal(t, "AsyncBackupItemAction", a.(action.BackupOperations).OperationKind())
 		require.NoError(t, a.(action.Preparer).Prepare(t.Context()))
 		r := startOperation(t, s, name, "key")
+		require.Equal(t, lives, r.Process != "")
 		require.Equal(t, "b1", objectAnnotations(t, r.Object)["backup"])
 		require.Len(t, r.Additional, 1)
 		require.Len(t, r.PostOperation, 2)
@@ -39,6 +40,7 @@ func TestBackupActionsOfTheSDKStartOperations(t *testing.T) {
 		_, r, err = begin("other")
 		require.ErrorIs(t, err, pluginhost.ErrMalformed)
 		require.Equal(t, "other", r.OperationID, "it goes on, whatever object came with it")
+		require.Equal(t, lives, r.Process != "")
 		_, r, err = begin("long")
 		require.ErrorIs(t, err, pluginhost.ErrMalformed)
 		require.ErrorContains(t, err, "plugin "+name+": StartBackup of Pod a/b: malformed answer: operation ID is longer than 1024 bytes")
@@ -93,6 +95,7 @@ func TestRestoreActionsOfTheSDKStartOperations(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, key == "skip", r.Skip)
 		require.Equal(t, key, r.OperationID)
+		require.True(t, o.Alive(r.Process))
 		require.Len(t, r.Additional, 1)
 		require.Equal(t, map[string]string{"restore": "r1", "stored": "b"}, objectAnnotations(t, r.Object))
 		p, err := o.Progress(t.Context(), action.Operation{Kind: "AsyncRestoreItemAction", Action: "a.io/restores", ID: key}, theRestore(t).JSON())
@@ -109,7 +112,7 @@ func TestAnOperationThatIsNotFollowedIsCancelled(t *testing.T) {
 	s := openSession(t, h)
 	long := strings.Repeat("x", 5<<10)
 	progress := func() action.Progress {
-		p, err := o.Progress(t.Context(), rememberedOperation(long), theBackup(t).JSON())
+		p, err := o.Progress(t.Context(), inProcessOperation(long), theBackup(t).JSON())
 		require.NoError(t, err)
 		return p
 	}
@@ -121,6 +124,7 @@ func TestAnOperationThatIsNotFollowedIsCancelled(t *testing.T) {
 	p := progress()
 	require.True(t, p.Done)
 	require.Equal(t, int64(1), p.Completed, "once")
+	require.Zero(t, o.Running(), "it keeps no process")
 	require.ErrorContains(t, begin("a.io/outside", "long"), "is not followed, and could not be cancelled: the operation does not stop")
 
 	vendor := openSession(t, newVendorHost(t, nil))
@@ -142,7 +146,7 @@ func TestAnOperationIsCancelledByItsAction(t *testing.T) {
 		return actionNamed(t, s.BackupItems(), name).(action.Canceller).CancelBegun(t.Context(), id, theBackup(t).JSON())
 	}
 	require.NoError(t, cancel("a.io/inside", "key"))
-	p, err := o.Progress(t.Context(), rememberedOperation("key"), theBackup(t).JSON())
+	p, err := o.Progress(t.Context(), inProcessOperation("key"), theBackup(t).JSON())
 	require.NoError(t, err)
 	require.True(t, p.Done)
 	require.ErrorIs(t, cancel("a.io/outside", "refuse"), action.ErrNotCancelled)

@@ -34,7 +34,7 @@ func (p *plugin) operationOf(id string) action.Operation {
 }
 
 func (p *plugin) cancelBegun(ctx context.Context, id string, job []byte) error {
-	return p.worker.callProcess(ctx, p.newShortCall("Cancel"), func(ctx context.Context, at *process) error {
+	return p.worker.callProcess(ctx, callAbout(p.newShortCall("Cancel"), p.operationOf(id)), func(ctx context.Context, at *process) error {
 		return p.cancelAt(ctx, at, id, job)
 	})
 }

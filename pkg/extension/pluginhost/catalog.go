@@ -127,9 +127,19 @@ func (h *Host) MayServe(kind Kind) bool {
 	return slices.ContainsFunc(h.Plugins(), func(p Registration) bool { return p.Kind == kind }) || len(h.UnlistedBinaries()) > 0
 }
 
-// missingBinaries returns what cannot be used and may be of one of these kinds.
-func (c *catalog) missingBinaries(kinds ...Kind) []BinaryError {
-	return slices.DeleteFunc(slices.Clone(c.failures), func(f BinaryError) bool { return f.Kind != "" && !slices.Contains(kinds, f.Kind) })
+// missingBinaries returns what cannot be used and may be of one of these kinds, of which sessions with
+// starts have the asynchronous one.
+func (c *catalog) missingBinaries(starts bool, kinds ...Kind) []BinaryError {
+	out := slices.DeleteFunc(slices.Clone(c.failures), func(f BinaryError) bool { return f.Kind != "" && !slices.Contains(kinds, f.Kind) })
+	for _, p := range c.plugins {
+		if starts || !isAsynchronous(p.Kind) || !slices.Contains(kinds, p.Kind) {
+			continue
+		}
+		if _, served := c.findRegistration(twins[p.Kind], p.Name); !served {
+			out = append(out, BinaryError{Path: p.Path, Kind: p.Kind, Err: fmt.Errorf("%w: %s %s", ErrUnserved, p.Kind, p.Name)})
+		}
+	}
+	return out
 }
 
 // effectivePlugins returns the plugins of the kinds that run: of a name that is registered under a kind

@@ -36,6 +36,8 @@ var (
 	ErrMalformed = errors.New("malformed answer")
 	// ErrNoKey means that a call that begins an operation has no idempotency key.
 	ErrNoKey = errors.New("no idempotency key")
+	// ErrUnserved means that the plugin is registered under a kind that this version never calls.
+	ErrUnserved = errors.New("this version calls no plugin of this kind")
 	// ErrClosed means that the session was closed, or the Operations.
 	ErrClosed = errors.New("plugin session is closed")
 )

@@ -42,7 +42,7 @@ func (o *Operations) Logs(ctx context.Context, op action.Operation, job []byte, 
 			if !since.IsZero() {
 				r.Since = timestamppb.New(since)
 			}
-			err = p.streamLogs(ctx, p.newQuery("Logs"), r, func(line action.LogLine) bool { return yield(line, nil) })
+			err = p.streamLogs(ctx, callAbout(p.newQuery("Logs"), op), r, func(line action.LogLine) bool { return yield(line, nil) })
 		}
 		if err != nil {
 			yield(action.LogLine{}, err)

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
 )
@@ -14,8 +15,9 @@ import (
 var _ action.Operations = (*Operations)(nil)
 
 // Operations follows operations that plugins began, and begins those of the SDK's asynchronous
-// actions for all sessions. It has a process per binary, started at the first call and ended when it
-// was idle for Limits.Idle. Safe for concurrent use.
+// actions for all sessions, which may run in the plugin's process. It has a process per binary,
+// started at the first call. A call that is not answered in time fails alone. Safe for concurrent
+// use.
 type Operations struct {
 	host *Host
 	ctx  context.Context
@@ -34,8 +36,8 @@ func (h *Host) Operations(ctx context.Context, log *slog.Logger) *Operations {
 	return h.operations.Load()
 }
 
-// Close ends the processes, and returns when they and everything else in their process groups are
-// gone.
+// Close ends the processes with the operations that live in them, and returns when they and
+// everything else in their process groups are gone.
 func (o *Operations) Close() {
 	o.mu.Lock()
 	o.closed = true
@@ -48,11 +50,51 @@ func (o *Operations) Close() {
 	all.Wait()
 }
 
-// Run ends the processes once ctx has ended, and returns nil.
-func (o *Operations) Run(ctx context.Context) error {
-	<-ctx.Done()
-	o.Close()
-	return nil
+// drainLook is the time between two checks of Drain.
+const drainLook = 100 * time.Millisecond
+
+// Drain returns the number of operations in processes, once there is none or ctx has ended. An
+// operation counts until Progress has reported its end.
+func (o *Operations) Drain(ctx context.Context) int {
+	ticker := o.host.cfg.Clock.NewTicker(drainLook)
+	defer ticker.Stop()
+	for {
+		n := o.Running()
+		if n == 0 || ctx.Err() != nil {
+			return n
+		}
+		select {
+		case <-ctx.Done():
+		case <-ticker.C():
+		}
+	}
+}
+
+// Running returns the number of operations that live in processes.
+func (o *Operations) Running() (n int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, w := range o.workers {
+		n += w.countInhabitants()
+	}
+	return n
+}
+
+// Alive reports whether the process with this start ID, see action.BackupResult.Process, is one of
+// these and runs.
+func (o *Operations) Alive(process string) bool {
+	o.mu.Lock()
+	workers := slices.Collect(maps.Values(o.workers))
+	o.mu.Unlock()
+	return process != "" && slices.ContainsFunc(workers, func(w *worker) bool { return w.isRunning(process) })
+}
+
+// Forget lets the process of the operation end, as the operation's last Progress does. It is for an
+// operation that is given up.
+func (o *Operations) Forget(op action.Operation) {
+	if p, err := o.pluginOf(op); err == nil {
+		p.worker.removeOperation(op)
+	}
 }
 
 // workerOf returns the worker of a binary. Deaths here are counted apart from those in sessions: the
@@ -65,7 +107,7 @@ func (o *Operations) workerOf(path string) *worker {
 	}
 	w := newWorker(o.ctx, o.host.specFor(path, o.log))
 	w.key, w.backoffs = "operations "+path, o.host.backoffs
-	w.shared = true
+	w.shared, w.homes = true, map[action.Operation]*process{}
 	o.workers[path] = w
 	if o.closed {
 		w.close()

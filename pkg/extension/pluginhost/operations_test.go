@@ -41,7 +41,7 @@ func veleroOperation(kind, id string) action.Operation {
 	return action.Operation{Kind: kind, Action: "two.io/start", ID: id}
 }
 
-func rememberedOperation(id string) action.Operation {
+func inProcessOperation(id string) action.Operation {
 	return action.Operation{Kind: "AsyncBackupItemAction", Action: "a.io/inside", ID: id}
 }
 
@@ -107,6 +107,7 @@ func TestAnActionThatIsNotThereIsUnknown(t *testing.T) {
 		lines, err := collectLines(o.Logs(t.Context(), op, nil, time.Time{}, false))
 		require.ErrorIs(t, err, action.ErrUnknownAction)
 		require.Empty(t, lines)
+		o.Forget(op)
 	}
 	cfg := shortLimitsConfig(selfplugin.Directory(t, "vendor", "exit"))
 	h, err := pluginhost.New(t.Context(), cfg)
@@ -149,7 +150,7 @@ func setQuietLimits(c *pluginhost.Config, fake *clocktesting.FakeClock) {
 	c.Clock, c.Limits.Start, c.Limits.Idle = fake, 10_000*time.Hour, 10_000*time.Hour
 }
 
-func TestACallThatHangsDelaysNoOther(t *testing.T) {
+func TestACallThatHangsDelaysNoOtherAndEndsNoProcess(t *testing.T) {
 	t.Parallel()
 	fake := clocktesting.NewFakeClock(time.Unix(0, 0))
 	var out logs
@@ -169,8 +170,8 @@ func TestACallThatHangsDelaysNoOther(t *testing.T) {
 	for range 3 {
 		require.ErrorIs(t, outlastLimits(fake, func() error { return <-hung }), pluginhost.ErrTimeout)
 	}
-	require.NotEqual(t, pid, answeringProcess(t, o, veleroOperation("BackupItemActionV2", "x")), "another process takes the calls")
-	require.Eventually(t, func() bool { return isProcessGone(pid) }, patience, tick)
+	require.Equal(t, pid, answeringProcess(t, o, veleroOperation("BackupItemActionV2", "x")))
+	require.False(t, isProcessGone(pid))
 }
 
 func TestCancelIsAcceptedRefusedOrHangs(t *testing.T) {
@@ -196,24 +197,32 @@ func TestCancelIsAcceptedRefusedOrHangs(t *testing.T) {
 		_, err := o.Cancel(ctx, externalOperation("hang"), job, time.Minute)
 		return err
 	}), pluginhost.ErrTimeout)
-	require.NotEqual(t, pid, answeringProcess(t, o, externalOperation("x")))
+	require.Equal(t, pid, answeringProcess(t, o, externalOperation("x")))
 }
 
 func TestAfterADeathAnotherProcessIsAsked(t *testing.T) {
 	t.Parallel()
 	h, o := newStarterHost(t, nil)
 	s := openSession(t, h)
-	startOperation(t, s, "a.io/inside", "one")
-	pid := answeringProcess(t, o, rememberedOperation("one"))
+	lives := startOperation(t, s, "a.io/inside", "one")
+	require.NotEmpty(t, lives.Process)
+	require.True(t, o.Alive(lives.Process))
+	pid := answeringProcess(t, o, inProcessOperation("one"))
 	job := theBackup(t).JSON()
 	_, err := o.Progress(t.Context(), externalOperation("exit"), job)
 	require.ErrorIs(t, err, pluginhost.ErrCrashed, "also of the one it is asked of again")
 	require.True(t, isProcessGone(pid))
-	_, err = o.Progress(t.Context(), rememberedOperation("one"), job)
+	require.False(t, o.Alive(lives.Process))
+	_, err = o.Progress(t.Context(), inProcessOperation("one"), job)
 	require.ErrorIs(t, err, action.ErrUnknownOperation)
-	_, err = collectLines(o.Logs(t.Context(), rememberedOperation("unknown"), job, time.Time{}, false))
+	_, err = collectLines(o.Logs(t.Context(), inProcessOperation("unknown"), job, time.Time{}, false))
 	require.ErrorIs(t, err, action.ErrUnknownOperation)
-	require.NotEqual(t, pid, answeringProcess(t, o, externalOperation("one")))
+	require.NotEqual(t, pid, answeringProcess(t, o, externalOperation("one")), "operations outside go on")
+	again := startOperation(t, s, "a.io/inside", "one")
+	require.NotEqual(t, lives.Process, again.Process)
+	require.False(t, o.Alive(lives.Process))
+	require.True(t, o.Alive(again.Process))
+	require.False(t, o.Alive(""))
 }
 
 func TestAPluginThatKeepsDyingIsNotAskedForAWhile(t *testing.T) {
@@ -290,18 +299,76 @@ func TestALogThatIsFollowedEndsWithItsReader(t *testing.T) {
 		_, err := collectLines(o.Logs(ctx, externalOperation("hang"), job, time.Time{}, false))
 		return err
 	}), pluginhost.ErrTimeout)
-	require.NotEqual(t, pid, answeringProcess(t, o, externalOperation("x")))
+	require.Equal(t, pid, answeringProcess(t, o, externalOperation("x")))
 }
 
-func TestAProcessEndsWhenItIsIdle(t *testing.T) {
+func TestAnOperationKeepsItsProcessUntilItEnds(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(*testing.T, *pluginhost.Operations){
+		"cancelled": func(t *testing.T, o *pluginhost.Operations) {
+			t.Helper()
+			job := theBackup(t).JSON()
+			accepted, err := o.Cancel(t.Context(), inProcessOperation("one"), job, 0)
+			require.NoError(t, err)
+			require.True(t, accepted)
+			p, err := o.Progress(t.Context(), inProcessOperation("one"), job)
+			require.NoError(t, err)
+			require.True(t, p.Done)
+			require.Contains(t, p.Err, "cancelled")
+		},
+		"given up": func(_ *testing.T, o *pluginhost.Operations) { o.Forget(inProcessOperation("one")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			fake := clocktesting.NewFakeClock(time.Unix(0, 0))
+			h, o := newStarterHost(t, func(c *pluginhost.Config) { c.Clock, c.Limits.Start = fake, 10_000*time.Hour })
+			t.Cleanup(func() { _ = outlastLimits(fake, func() error { o.Close(); return nil }) })
+			s := openSession(t, h)
+			first := startOperation(t, s, "a.io/inside", "one")
+			startOperation(t, s, "a.io/inside", "one") // the same operation
+			s.Close()
+			pid := answeringProcess(t, o, inProcessOperation("one"))
+			for range 3 {
+				fake.Step(10 * time.Minute)
+				require.Eventually(t, fake.HasWaiters, patience, tick)
+			}
+			require.Equal(t, pid, answeringProcess(t, o, inProcessOperation("one")))
+			require.Equal(t, pid, answeringProcess(t, o, externalOperation("x")), "it is in use")
+			require.True(t, o.Alive(first.Process))
+			end(t, o)
+			require.Eventually(t, func() bool { fake.Step(time.Minute); return isProcessGone(pid) }, patience, tick)
+			require.False(t, o.Alive(first.Process))
+			require.NotEqual(t, pid, answeringProcess(t, o, externalOperation("x")), "it starts when it is needed")
+		})
+	}
+}
+
+func TestAProcessThatAnswersNothingIsReplacedAndKeptForItsOperations(t *testing.T) {
 	t.Parallel()
 	fake := clocktesting.NewFakeClock(time.Unix(0, 0))
-	_, o := newStarterHost(t, func(c *pluginhost.Config) { c.Clock, c.Limits.Start = fake, 10_000*time.Hour })
+	h, o := newStarterHost(t, func(c *pluginhost.Config) { setQuietLimits(c, fake); c.Limits.Deaths = 2 })
 	t.Cleanup(func() { _ = outlastLimits(fake, func() error { o.Close(); return nil }) })
-	pid := answeringProcess(t, o, externalOperation("x"))
-	require.Equal(t, pid, answeringProcess(t, o, externalOperation("y")))
-	require.Eventually(t, func() bool { fake.Step(time.Minute); return isProcessGone(pid) }, patience, tick)
-	require.NotEqual(t, pid, answeringProcess(t, o, externalOperation("x")), "it starts when it is needed")
+	s := openSession(t, h)
+	old := startOperation(t, s, "a.io/inside", "one")
+	pid := answeringProcess(t, o, inProcessOperation("one"))
+	ctx, job := t.Context(), theBackup(t).JSON()
+	hang := func() {
+		require.ErrorIs(t, outlastLimits(fake, func() error { _, err := o.Progress(ctx, externalOperation("hang"), job); return err }), pluginhost.ErrTimeout)
+	}
+	hang()
+	require.Equal(t, pid, answeringProcess(t, o, externalOperation("x")), "an answer in between")
+	hang()
+	require.Equal(t, pid, answeringProcess(t, o, externalOperation("x")))
+	hang()
+	hang()
+	require.NotEqual(t, pid, answeringProcess(t, o, externalOperation("x")))
+	require.Equal(t, pid, answeringProcess(t, o, inProcessOperation("one")))
+	require.True(t, o.Alive(old.Process))
+	young := startOperation(t, s, "a.io/inside", "two")
+	require.NotEqual(t, old.Process, young.Process)
+	o.Forget(inProcessOperation("one"))
+	require.Eventually(t, func() bool { fake.Step(time.Second); return isProcessGone(pid) }, patience, tick)
+	require.True(t, o.Alive(young.Process))
 }
 
 func TestNothingIsAskedOnceOperationsAreClosed(t *testing.T) {
@@ -309,11 +376,12 @@ func TestNothingIsAskedOnceOperationsAreClosed(t *testing.T) {
 	h, o := newStarterHost(t, nil)
 	require.Same(t, o, h.Operations(t.Context(), nil))
 	s := openSession(t, h)
-	startOperation(t, s, "a.io/inside", "one")
-	pid := answeringProcess(t, o, rememberedOperation("one"))
+	r := startOperation(t, s, "a.io/inside", "one")
+	pid := answeringProcess(t, o, inProcessOperation("one"))
 	o.Close()
 	require.True(t, isProcessGone(pid))
-	_, err := o.Progress(t.Context(), rememberedOperation("one"), nil)
+	require.False(t, o.Alive(r.Process))
+	_, err := o.Progress(t.Context(), inProcessOperation("one"), nil)
 	require.ErrorIs(t, err, pluginhost.ErrClosed)
 	_, err = actionNamed(t, s.BackupItems(), "a.io/outside").(action.BackupStarter).Start(t.Context(), newPodObject(), theBackup(t), "k")
 	require.ErrorIs(t, err, pluginhost.ErrClosed)

@@ -2,6 +2,7 @@ package pluginhost
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"google.golang.org/grpc"
@@ -15,16 +16,25 @@ import (
 // maxProgress bounds the answer about one operation in bytes.
 const maxProgress = 2 << 20
 
+// callAbout is a call about the operation.
+func callAbout(c pluginCall, op action.Operation) pluginCall {
+	c.operation = op
+	return c
+}
+
 // Progress calls the plugin.
 func (o *Operations) Progress(ctx context.Context, op action.Operation, job []byte) (r action.Progress, err error) {
 	p, err := o.pluginOf(op)
 	if err != nil {
 		return r, err
 	}
-	err = p.worker.callProcess(ctx, p.newQuery("Progress"), func(ctx context.Context, at *process) error {
+	err = p.worker.callProcess(ctx, callAbout(p.newQuery("Progress"), op), func(ctx context.Context, at *process) error {
 		r, err = operationProgress(ctx, at.conn, op, job, grpc.MaxCallRecvMsgSize(min(maxProgress, p.worker.spec.limits.Answer)))
 		return err
 	})
+	if err == nil && r.Done || errors.Is(err, action.ErrUnknownOperation) {
+		p.worker.removeOperation(op)
+	}
 	return r, err
 }
 
@@ -60,7 +70,7 @@ func (o *Operations) Cancel(ctx context.Context, op action.Operation, job []byte
 	if err != nil {
 		return false, err
 	}
-	err = p.worker.callProcess(ctx, p.newShortCall("Cancel"), func(ctx context.Context, at *process) error {
+	err = p.worker.callProcess(ctx, callAbout(p.newShortCall("Cancel"), op), func(ctx context.Context, at *process) error {
 		accepted, err = cancelOperation(ctx, at.conn, op, job, grace)
 		return err
 	})

@@ -79,10 +79,15 @@ type process struct {
 	dialed atomic.Pointer[grpc.ClientConn]
 
 	// These belong to the worker.
-	calls    int
-	blamed   map[who]struct{} // plugins against which its death was counted
-	draining bool
-	used     time.Time // when it was last given back
+	calls      int
+	blamed     map[who]struct{} // plugins against which its death was counted
+	draining   bool
+	operations int       // that live in it
+	silences   int       // calls in a row that were not answered in time, where that does not end it
+	used       time.Time // when it was last given back
+
+	// started is the start ID that it reported, once that was read.
+	started atomic.Pointer[string]
 
 	// initialized belongs to the storage whose turn it is: the process has the configuration.
 	initialized bool

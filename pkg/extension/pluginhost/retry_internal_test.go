@@ -66,6 +66,10 @@ func TestWhatNobodyServesIsMissingFromTheJobsItIsFor(t *testing.T) {
 		backups, restores int
 		deletable         bool
 	}{
+		"asynchronous backup":         {plugins: []Registration{registered(KindAsyncBackupItemAction, "a.io/x")}, backups: 1},
+		"asynchronous restore":        {plugins: []Registration{registered(KindAsyncRestoreItemAction, "a.io/x")}, restores: 1},
+		"served under another kind":   {plugins: []Registration{registered(KindAsyncBackupItemAction, "a.io/x"), registered(KindBackupItemActionV2, "a.io/x")}},
+		"another of that name":        {plugins: []Registration{registered(KindAsyncBackupItemAction, "a.io/x"), registered(KindBackupItemAction, "a.io/x")}, backups: 1},
 		"a kind of another server":    {plugins: []Registration{registered("PreflightAction", "a.io/x")}, backups: 1, restores: 1},
 		"no name":                     {plugins: []Registration{registered(KindRestoreItemAction, "x")}, restores: 1},
 		"a delete item action's name": {plugins: []Registration{registered(KindDeleteItemAction, "x")}},

@@ -127,12 +127,23 @@ func TestAPluginIsUsedUnderItsAsynchronousKindOnceThereIsAProcessForIt(t *testin
 	}
 }
 
-func TestAsynchronousActionsRunLast(t *testing.T) {
+func TestAJobSaysThatAsynchronousActionsAreNotCalled(t *testing.T) {
 	h, err := pluginhost.New(t.Context(), shortLimitsConfig(selfplugin.Directory(t, "starters")))
 	require.NoError(t, err)
 	require.Empty(t, h.Failures())
-	openOperations(t, h)
 	s := openSession(t, h)
+	require.Equal(t, []string{"z.io/sync"}, actionNames(s.BackupItems()))
+	require.Empty(t, s.RestoreItems())
+	missing := s.MissingFromBackups()
+	require.Len(t, missing, 2)
+	require.ErrorIs(t, missing[0], pluginhost.ErrUnserved)
+	require.EqualError(t, missing[0].Err, "this version calls no plugin of this kind: AsyncBackupItemAction a.io/inside")
+	missing = s.MissingFromRestores()
+	require.Len(t, missing, 1)
+	require.EqualError(t, missing[0].Err, "this version calls no plugin of this kind: AsyncRestoreItemAction a.io/restores")
+
+	openOperations(t, h)
+	s = openSession(t, h)
 	require.Equal(t, []string{"z.io/sync", "a.io/inside", "a.io/outside"}, actionNames(s.BackupItems()))
 	require.Equal(t, []string{"a.io/restores"}, actionNames(s.RestoreItems()))
 	require.Empty(t, s.MissingFromBackups())

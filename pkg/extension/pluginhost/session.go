@@ -113,12 +113,12 @@ func collectActions[A action.Action](s *Session, kinds []Kind, adapt func(Kind, 
 // MissingFromBackups returns what a backup does without: plugins for it that cannot be used, and
 // binaries that may have some. The session's job is not whole then.
 func (s *Session) MissingFromBackups() []BinaryError {
-	return s.missingBinaries(KindBackupItemAction, KindBackupItemActionV2, KindItemBlockAction, KindAsyncBackupItemAction)
+	return s.missingBinaries(s.operations != nil, KindBackupItemAction, KindBackupItemActionV2, KindItemBlockAction, KindAsyncBackupItemAction)
 }
 
 // MissingFromRestores returns what a restore does without, as MissingFromBackups does for a backup.
 func (s *Session) MissingFromRestores() []BinaryError {
-	return s.missingBinaries(KindRestoreItemAction, KindRestoreItemActionV2, KindAsyncRestoreItemAction)
+	return s.missingBinaries(s.operations != nil, KindRestoreItemAction, KindRestoreItemActionV2, KindAsyncRestoreItemAction)
 }
 
 // BackupItems returns the backup item actions of both versions, and after them the asynchronous

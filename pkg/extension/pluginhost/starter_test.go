@@ -33,8 +33,8 @@ func serveStarters() {
 	os.Exit(0)
 }
 
-// starter begins operations that have the key of their start as ID. Those inside are remembered by the
-// process and end when they are cancelled; those outside behave as they are called.
+// starter begins operations that have the key of their start as ID. Those inside end when they are
+// cancelled; those outside behave as they are called.
 type starter struct {
 	plugin.Everything
 	inside  bool
@@ -65,7 +65,7 @@ func (s *starter) Start(_ context.Context, in *plugin.AsyncBackupInput) (*plugin
 	in.Item.SetAnnotations(map[string]string{"backup": in.Backup.Name()})
 	secret := plugin.ResourceIdentifier{Resource: "secrets", Namespace: "a", Name: "s"}
 	return &plugin.AsyncBackupOutput{
-		Item: in.Item, OperationID: key,
+		Item: in.Item, OperationID: key, InProcess: s.inside,
 		AdditionalItems: []plugin.ResourceIdentifier{secret}, PostOperationItems: []plugin.ResourceIdentifier{secret, secret},
 	}, nil
 }
@@ -143,7 +143,7 @@ func (r *restarter) Start(_ context.Context, in *plugin.AsyncRestoreInput) (*plu
 	r.began[in.IdempotencyKey] = plugin.Running
 	r.mu.Unlock()
 	return &plugin.AsyncRestoreOutput{
-		Item: in.Item, OperationID: in.IdempotencyKey, SkipRestore: in.IdempotencyKey == "skip",
+		Item: in.Item, OperationID: in.IdempotencyKey, InProcess: true, SkipRestore: in.IdempotencyKey == "skip",
 		AdditionalItems: []plugin.ResourceIdentifier{{Resource: "secrets", Namespace: "a", Name: "s"}},
 	}, nil
 }

@@ -20,7 +20,7 @@ type transfer struct {
 // openTransfer holds a process for a stream, whose first step has begun. After an error there is
 // nothing to end.
 func (w *worker) openTransfer(ctx context.Context, c pluginCall) (*transfer, error) {
-	p, err := w.acquireProcess(ctx, c.who)
+	p, err := w.processOf(ctx, &c)
 	if err != nil {
 		return nil, c.callError(err, false)
 	}

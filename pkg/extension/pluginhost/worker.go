@@ -31,7 +31,8 @@ type worker struct {
 	key      string // what the deaths of its processes are counted under
 	backoffs *backoffs
 
-	shared bool // by all jobs: its processes end when they are idle
+	shared bool                          // by all jobs, see home.go
+	homes  map[action.Operation]*process // operations that live in a process; nil if not shared
 }
 
 // startAttempt is a start that any number of calls wait for.
@@ -49,10 +50,11 @@ func newWorker(ctx context.Context, s *processSpec) *worker {
 // pluginCall describes one call.
 type pluginCall struct {
 	who
-	method string
-	object *action.Object // what it is about; nil for nothing
-	within time.Duration
-	reads  bool // it changes nothing, so it may be made twice
+	method    string
+	object    *action.Object   // what it is about; nil for nothing
+	operation action.Operation // what it is about; zero for nothing
+	within    time.Duration
+	reads     bool // it changes nothing, so it may be made twice
 }
 
 func (c *pluginCall) callError(err error, sent bool) error {
@@ -89,7 +91,7 @@ func (w *worker) awaitReady(ctx context.Context, c pluginCall) error {
 
 // callOnce makes the call once.
 func (w *worker) callOnce(ctx context.Context, c pluginCall, fn func(context.Context, *process) error) error {
-	p, err := w.acquireProcess(ctx, c.who)
+	p, err := w.processOf(ctx, &c)
 	if err != nil {
 		return c.callError(err, false)
 	}
@@ -121,6 +123,7 @@ type processLiveness int
 const (
 	unknown  processLiveness = iota // nothing: the caller went away
 	answered                        // it works, whatever it answered
+	silent                          // it did not answer, and is not given up for that
 	died                            // it must not be used again
 )
 
@@ -134,6 +137,8 @@ func (w *worker) classifyFailure(ctx, callCtx context.Context, p *process, err e
 	switch {
 	case ctx.Err() != nil:
 		return unknown, contextCause(ctx)
+	case errors.Is(contextCause(callCtx), ErrTimeout) && w.shared:
+		return silent, ErrTimeout
 	case errors.Is(contextCause(callCtx), ErrTimeout):
 		return died, ErrTimeout
 	case !remote:
@@ -184,6 +189,7 @@ func (w *worker) offerProcess(ctx context.Context, by who) (*process, *startAtte
 		if p.calls == 0 { // else it is counted where they end
 			w.backoffs.countDeath(w.backoffKey(who{}), fmt.Errorf("%w: %s", ErrCrashed, p.cmd.exitReason()), w.spec)
 		}
+		w.removeOperations(p)
 		w.drainProcess(p)
 	}
 	if err := w.backoffs.checkStopped(w.backoffKey(by), w.spec); err != nil {
@@ -241,8 +247,15 @@ func (w *worker) releaseProcess(p *process, by who, v processLiveness, err error
 	switch v {
 	case died:
 		w.blamePlugin(p, by, err)
+		w.removeOperations(p)
 		w.drainProcess(p)
+	case silent:
+		if p.silences++; p.silences >= w.spec.limits.Deaths {
+			w.blamePlugin(p, by, err)
+			w.drainProcess(p)
+		}
 	case answered:
+		p.silences = 0
 		w.backoffs.clearDeaths(w.backoffKey(by))
 		if !p.draining {
 			w.backoffs.clearDeaths(w.backoffKey(who{}))
@@ -273,9 +286,10 @@ func (w *worker) drainProcess(p *process) {
 	w.retireProcess(p)
 }
 
-// retireProcess ends a draining process that has no call. The caller holds the lock.
+// retireProcess ends a draining process that has neither a call nor an operation. The
+// caller holds the lock.
 func (w *worker) retireProcess(p *process) {
-	if _, live := w.live[p]; !live || !p.draining || p.calls > 0 {
+	if _, live := w.live[p]; !live || !p.draining || p.calls > 0 || p.operations > 0 {
 		return
 	}
 	delete(w.live, p)
@@ -300,6 +314,7 @@ func (w *worker) close() {
 			go w.finishProcess(p)
 		}
 		clear(w.live)
+		clear(w.homes)
 		w.current = nil
 	}
 	w.mu.Unlock()

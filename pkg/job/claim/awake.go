@@ -21,8 +21,15 @@ const (
 func (c *Config) idleDuration() time.Duration { return idleTimeouts * c.Timeout }
 
 // isAwake reports that the Lease is to be renewed, and those of others to be read, at every beat: this
-// instance holds a claim, asks about those of others, or is about to take one. i.mu must be held.
+// instance holds a claim, asks about those of others, is about to take one, or its end matters
+// otherwise.
+// i.mu must be held.
 func (i *Instance) isAwake(now time.Time) bool {
+	return i.isEngaged(now) || i.cfg.Busy != nil && i.cfg.Busy()
+}
+
+// isEngaged is awake as far as claims decide. i.mu must be held.
+func (i *Instance) isEngaged(now time.Time) bool {
 	return i.holding > 0 || !i.asked.IsZero() && now.Sub(i.asked) < gracePeriod
 }
 
@@ -54,7 +61,7 @@ func (i *Instance) noteInterest() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	now := i.cfg.Clock.Now()
-	if !i.isAwake(now) {
+	if !i.isEngaged(now) {
 		select {
 		case i.woken <- struct{}{}:
 		default:

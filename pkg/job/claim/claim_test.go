@@ -79,12 +79,10 @@ func newBed() *bed {
 }
 
 func (b *bed) newInstance(name string, predecessors ...string) *Instance {
-	i := NewInstance(Config{
+	return NewInstance(Config{
 		Reader: b.client, Client: b.client, Namespace: namespace, Name: name, Address: name + ":7442", Timeout: timeout,
-		Predecessors: predecessors, Clock: b.clock, Log: slog.New(slog.NewTextHandler(&b.log, nil)),
+		Busy: func() bool { return true }, Predecessors: predecessors, Clock: b.clock, Log: slog.New(slog.NewTextHandler(&b.log, nil)),
 	})
-	i.holding = 1 // awake
-	return i
 }
 
 // advanceAlive lets time go by while the given instances live.

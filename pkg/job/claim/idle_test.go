@@ -21,7 +21,7 @@ const (
 // newIdleInstance is an instance that nothing keeps awake.
 func (b *bed) newIdleInstance(name string) *Instance {
 	i := b.newInstance(name)
-	i.holding = 0
+	i.cfg.Busy = nil
 	return i
 }
 
@@ -277,6 +277,22 @@ func TestAnIdleInstanceTriesAgainSoon(t *testing.T) {
 	require.Error(t, one.refusedWake(t))
 	b.clock.Step(gracePeriod)
 	require.True(t, one.isBeatDue())
+}
+
+// What keeps an instance awake beside claims.
+func TestABusyInstanceIsAwake(t *testing.T) {
+	b := newBed()
+	one := b.newIdleInstance("one")
+	busy := false
+	one.cfg.Busy = func() bool { return busy }
+	b.runInstances(t, beat, one)
+	b.requireDeclared(t, "one", idle)
+	busy = true
+	b.runInstances(t, beat, one)
+	b.requireDeclared(t, "one", timeout)
+	busy = false
+	b.runInstances(t, beat, one)
+	b.requireDeclared(t, "one", idle)
 }
 
 // Who died idle leaves a Lease, which others remove although they look seldom.

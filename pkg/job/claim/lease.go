@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 )
 
 // leaseLabel marks the Leases of instances among those of duties and others.
@@ -95,6 +97,7 @@ func (i *Instance) newLease(holder string, duration time.Duration) *coordination
 	return &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: i.cfg.Namespace, Name: i.cfg.Name, Labels: map[string]string{leaseLabel: leaseLabelValue},
+			Annotations: map[string]string{holdfast.AnnotationAddress: i.cfg.Address},
 		},
 		Spec: coordinationv1.LeaseSpec{
 			HolderIdentity:       ptr.To(holder),

@@ -28,11 +28,9 @@ func TestADeathIsSeenWhenTheTimeoutIsOver(t *testing.T) {
 				},
 			})
 			instance := func(name string) *Instance {
-				i := NewInstance(Config{
-					Reader: api, Client: api, Namespace: namespace, Name: name, Timeout: timeout, Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler),
+				return NewInstance(Config{
+					Reader: api, Client: api, Namespace: namespace, Name: name, Timeout: timeout, Busy: func() bool { return true }, Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler),
 				})
-				i.holding = 1 // awake
-				return i
 			}
 			one, two := instance("one"), instance("two")
 			ctx, cancel := context.WithCancel(t.Context())

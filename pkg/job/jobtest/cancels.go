@@ -26,7 +26,7 @@ type Cancels struct {
 
 // Canceller returns what calls these actions.
 func (c *Cancels) Canceller() *operation.Canceller {
-	return &operation.Canceller{Actions: c, Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler)}
+	return &operation.Canceller{Actions: &operation.Actions{Shared: c, Homes: c}, Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler)}
 }
 
 // Calls returns the IDs of the operations that were called, sorted.
@@ -55,4 +55,15 @@ func (*Cancels) Progress(context.Context, action.Operation, []byte) (action.Prog
 // Logs implements action.Operations: there are none.
 func (*Cancels) Logs(context.Context, action.Operation, []byte, time.Time, bool) iter.Seq2[action.LogLine, error] {
 	return func(func(action.LogLine, error) bool) {}
+}
+
+// At implements operation.Homes.
+func (c *Cancels) At(_, process string) action.Operations { return c }
+
+// Forget implements operation.Homes.
+func (c *Cancels) Forget(_ context.Context, _, _ string, op action.Operation) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.calls = append(c.calls, op.ID+" forgotten")
+	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/pkg/extension/operationhome"
 	"github.com/holdfast-io/holdfast/pkg/job/panics"
 	"github.com/holdfast-io/holdfast/pkg/kube/retry"
 )
@@ -18,7 +19,9 @@ import (
 const (
 	// CancelLimit bounds the time in which the operations of a job that ends are cancelled.
 	CancelLimit = 20 * time.Second
-	// cancelsAtOnce bounds the calls under way to one action.
+	// forgetLimit bounds the time in which the processes of the operations are let go afterwards.
+	forgetLimit = 5 * time.Second
+	// cancelsAtOnce bounds the calls under way to one action in one process.
 	cancelsAtOnce = 8
 )
 
@@ -28,7 +31,7 @@ const MayStillRun = "it may still be running"
 // Canceller cancels the operations of jobs that end without waiting for them. Safe for concurrent
 // use.
 type Canceller struct {
-	Actions action.Operations
+	Actions *Actions
 	Clock   clock.WithTicker
 	Log     *slog.Logger
 }
@@ -50,6 +53,7 @@ func (c *Canceller) CancelOpen(ctx context.Context, l *Log, job client.Object, r
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
+	c.forgetOperations(ctx, l)
 	var left []string
 	for i := range l.states {
 		s, op := &l.states[i], &l.list.Operations[i]
@@ -77,8 +81,8 @@ func (c *Canceller) cancelAll(ctx context.Context, l *Log, job []byte) []cancelR
 	queues := map[string][]int{}
 	for i := range l.states {
 		if s := &l.states[i]; !s.Phase.Ended() && s.Cancel == nil {
-			name := l.list.Operations[i].Action
-			queues[name] = append(queues[name], i)
+			queue := l.list.Operations[i].QueueName()
+			queues[queue] = append(queues[queue], i)
 		}
 	}
 	var group panics.Group
@@ -118,7 +122,19 @@ func (r cancelResult) describe(s *State) string {
 
 // isLost reports that there is no operation to be cancelled any more.
 func isLost(err error) bool {
-	return errors.Is(err, action.ErrUnknownOperation) || errors.Is(err, action.ErrUnknownAction)
+	return errors.Is(err, operationhome.ErrGone) || errors.Is(err, action.ErrUnknownOperation) || errors.Is(err, action.ErrUnknownAction)
+}
+
+// forgetOperations lets the processes of the operations that have not ended go.
+func (c *Canceller) forgetOperations(ctx context.Context, l *Log) {
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), forgetLimit)
+	defer stop()
+	_ = panics.ForEach(ctx, cancelsAtOnce, len(l.states), func(ctx context.Context, i int) error {
+		if !l.states[i].Phase.Ended() {
+			c.Actions.ForgetOperation(ctx, &l.list.Operations[i])
+		}
+		return nil
+	}) // the calls return no error
 }
 
 // cancelOne cancels one operation.
@@ -126,7 +142,7 @@ func (c *Canceller) cancelOne(ctx context.Context, op *Operation, job []byte) ca
 	r := cancelResult{called: true}
 	loop := retry.Loop{Clock: c.Clock, Log: c.Log, Transient: func(err error) bool { return !isLost(err) }, Args: []any{"action", op.Action, "operation", op.ID}}
 	r.err = loop.Do(ctx, "cancel an operation", func() (err error) {
-		r.acknowledged, err = c.Actions.Cancel(ctx, op.ActionOperation(), job, CancelLimit)
+		r.acknowledged, err = c.Actions.ActionOf(op).Cancel(ctx, op.ActionOperation(), job, CancelLimit)
 		return err
 	})
 	return r

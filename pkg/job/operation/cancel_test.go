@@ -12,6 +12,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/pkg/extension/operationhome"
 	"github.com/holdfast-io/holdfast/pkg/job/jobtest"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 )
@@ -25,13 +26,14 @@ func TestOpenOperationsAreCancelledWithinTheLimit(t *testing.T) {
 			operation.Event{Operation: 0, Time: now, End: &operation.End{}}, operation.Event{Operation: 1, Time: now, Cancel: &operation.Cancel{Reason: "timed out"}}))
 		ops := l.Operations()
 		ops[7].Action = "b.io/hangs"
+		ops[2].Home = &operation.Home{Instance: "one", Process: "1"}
 		failed := false
 		cancels := jobtest.Cancels{Answer: func(ctx context.Context, op action.Operation) (bool, error) {
 			switch op.ID {
 			case "refuses":
 				return false, nil
 			case "lost":
-				return false, fmt.Errorf("asked: %w", action.ErrUnknownOperation)
+				return false, fmt.Errorf("asked: %w", operationhome.ErrGone)
 			case "fails":
 				return false, errors.New("no answer")
 			case "fails once":
@@ -48,13 +50,13 @@ func TestOpenOperationsAreCancelledWithinTheLimit(t *testing.T) {
 		began := time.Now()
 		require.NoError(t, cancels.Canceller().CancelOpen(t.Context(), l, &velerov1.Backup{}, "the backup failed: x"))
 		require.Equal(t, operation.CancelLimit, time.Since(began))
-		require.Subset(t, cancels.Calls(), []string{"stops", "refuses", "lost", "fails once", "fails", "hangs"})
+		require.Subset(t, cancels.Calls(), []string{"stops", "stops forgotten", "refuses", "lost", "fails once", "fails", "hangs"})
 		require.NotContains(t, cancels.Calls(), "ended")
 		require.NotContains(t, cancels.Calls(), "cancelled before")
 		require.True(t, l.Ended())
 		want := []string{
 			"", "it was cancelled at 2026-01-02T03:04:05Z and has not ended; it may still be running", "the cancel was acknowledged; it may still be running",
-			"the cancel was refused; it may still be running", "the operation is lost: asked: " + action.ErrUnknownOperation.Error(),
+			"the cancel was refused; it may still be running", "the operation is lost: asked: " + operationhome.ErrGone.Error(),
 			"the cancel was acknowledged; it may still be running", "the cancel was not acknowledged: no answer; it may still be running",
 			"the cancel was not acknowledged: context deadline exceeded; it may still be running",
 		}

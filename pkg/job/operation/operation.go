@@ -41,6 +41,14 @@ func (r *Resource) String() string {
 	return r.GroupResource() + " " + r.Namespace + "/" + r.Name
 }
 
+// Home is the process that runs an operation and whose end is the operation's end.
+type Home struct {
+	// Instance is the instance of the runner, as its Lease names it.
+	Instance string `json:"instance"`
+	// Process is the start ID of the plugin's process; it differs for every start.
+	Process string `json:"process"`
+}
+
 // Operation is what an action began.
 type Operation struct {
 	// Action is the registered name of the action, Kind what it is registered as.
@@ -52,6 +60,8 @@ type Operation struct {
 	Item Resource `json:"item"`
 	// Key is the idempotency key of the call, see Key; empty for an action that has none.
 	Key string `json:"key,omitempty"`
+	// Home is nil for an operation outside of the plugin's process.
+	Home *Home `json:"home,omitempty"`
 	// PostOperation are the items to be stored again once the operation has ended.
 	PostOperation []Resource `json:"postOperation,omitempty"`
 	// Created is when the call was answered.

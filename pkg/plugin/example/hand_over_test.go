@@ -22,7 +22,7 @@ func TestHandOver(t *testing.T) {
 	in := &plugin.AsyncBackupInput{BackupInput: plugin.BackupInput{Item: object, Backup: backup}, IdempotencyKey: "key"}
 	for range 2 { // a repeated call
 		out, err := action.Start(t.Context(), in)
-		if err != nil || out.OperationID != "backup-key" {
+		if err != nil || out.OperationID != "backup-key" || out.InProcess {
 			t.Fatalf("start: %v, %v", out, err)
 		}
 	}

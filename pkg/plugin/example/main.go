@@ -1,7 +1,7 @@
 // A plugin to begin with: one action that sees Deployments as they are backed up, one that sees
-// them as they are restored, and two that have work on claims done elsewhere while the job goes on.
-// Copy the directory, change the module's name in go.mod and the names of the actions, and keep the
-// tests going.
+// them as they are restored, one that works on claims in its process while the backup goes on, and
+// two that have work on claims done elsewhere, for Velero too. Copy the directory, change the module's name in go.mod and the names of the actions, and keep the tests
+// going.
 package main
 
 import (
@@ -24,7 +24,8 @@ func plugins() *plugin.Registry {
 	registry := &plugin.Registry{}
 	registry.BackupItemAction("example.com/note-replicas", []string{"deployments.apps"}, newNoteReplicas)
 	registry.RestoreItemAction("example.com/config-first", []string{"deployments.apps"}, newConfigFirst)
-	registry.AsyncBackupItemAction("example.com/hand-over", []string{"persistentvolumeclaims"}, newBackupHandOver)
-	registry.AsyncRestoreItemAction("example.com/hand-over", []string{"persistentvolumeclaims"}, newRestoreHandOver)
+	registry.AsyncBackupItemAction("example.com/copy-claim", []string{"persistentvolumeclaims"}, newCopyClaim)
+	registry.AsyncBackupItemAction("example.com/hand-over", []string{"persistentvolumeclaims"}, newBackupHandOver, plugin.OutOfProcess())
+	registry.AsyncRestoreItemAction("example.com/hand-over", []string{"persistentvolumeclaims"}, newRestoreHandOver, plugin.OutOfProcess())
 	return registry
 }

@@ -32,7 +32,7 @@ func (a asyncBackup) Start(ctx context.Context, in *plugin.AsyncBackupInput) (*p
 		return nil, err
 	}
 	out := &plugin.AsyncBackupOutput{
-		OperationID:     resp.GetOperationId(),
+		OperationID: resp.GetOperationId(), InProcess: resp.GetInProcess(),
 		AdditionalItems: fromWire(resp.GetAdditionalItems()), PostOperationItems: fromWire(resp.GetPostOperationItems()),
 	}
 	if len(resp.GetItem()) > 0 {
@@ -61,7 +61,7 @@ func (a asyncRestore) Start(ctx context.Context, in *plugin.AsyncRestoreInput) (
 		return nil, err
 	}
 	out := &plugin.AsyncRestoreOutput{
-		OperationID:     resp.GetOperationId(),
+		OperationID: resp.GetOperationId(), InProcess: resp.GetInProcess(),
 		AdditionalItems: fromWire(resp.GetAdditionalItems()), SkipRestore: resp.GetSkipRestore(),
 	}
 	if len(resp.GetItem()) > 0 {

@@ -36,6 +36,7 @@ func TestAsyncBackupRunsItsCourse(t *testing.T) {
 	out, err := action.Start(t.Context(), input)
 	require.NoError(t, err)
 	require.Equal(t, "op-1", out.OperationID)
+	require.True(t, out.InProcess)
 	require.Equal(t, map[string]string{"moved": "b"}, out.Item.GetLabels())
 	require.Equal(t, []plugin.ResourceIdentifier{{Group: "snapshot.storage.k8s.io", Resource: "volumesnapshots", Namespace: "ns", Name: "s"}}, out.AdditionalItems)
 	require.Equal(t, []plugin.ResourceIdentifier{{Resource: "persistentvolumeclaims", Namespace: "ns", Name: "data"}}, out.PostOperationItems)

@@ -136,7 +136,7 @@ func (m backupMover) Start(_ context.Context, in *plugin.AsyncBackupInput) (*plu
 	in.Item.SetLabels(map[string]string{"moved": in.Backup.Name()})
 	claim := plugin.ResourceIdentifier{Resource: "persistentvolumeclaims", Namespace: in.Item.GetNamespace(), Name: in.Item.GetName()}
 	return &plugin.AsyncBackupOutput{
-		Item: in.Item, OperationID: m.beginMove(in.IdempotencyKey),
+		Item: in.Item, OperationID: m.beginMove(in.IdempotencyKey), InProcess: true,
 		AdditionalItems:    []plugin.ResourceIdentifier{{Group: "snapshot.storage.k8s.io", Resource: "volumesnapshots", Namespace: "ns", Name: "s"}},
 		PostOperationItems: []plugin.ResourceIdentifier{claim},
 	}, nil

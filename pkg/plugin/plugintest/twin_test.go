@@ -1,6 +1,7 @@
 package plugintest_test
 
 import (
+	"context"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -13,12 +14,25 @@ import (
 	velerov2 "github.com/holdfast-io/holdfast/pkg/plugin/wire/velero/v2"
 )
 
-// An asynchronous action is one of Velero's version 2 too.
-func TestVelerosProtocolServesAsynchronousActions(t *testing.T) {
-	m := newMover(begun)
+// outsideMover is a mover whose operations live outside the process.
+type outsideMover struct{ *mover }
+
+func (m outsideMover) Start(ctx context.Context, in *plugin.AsyncBackupInput) (*plugin.AsyncBackupOutput, error) {
+	out, err := backupMover(m).Start(ctx, in)
+	if out != nil {
+		out.InProcess = in.Item.GetName() == "inside"
+	}
+	return out, err
+}
+
+// An asynchronous action whose operations live outside the process is one of Velero's version 2 too;
+// others are not.
+func TestVelerosProtocolServesOperationsOutsideTheProcess(t *testing.T) {
+	m, own := newMover(begun), newMover(begun)
 	process := plugintest.Start(t, (&plugin.Registry{}).
-		AsyncBackupItemAction("a.io/move", []string{"persistentvolumeclaims"}, constructorOf[plugin.AsyncBackupItemAction](backupMover{m})).
-		AsyncRestoreItemAction("a.io/move", []string{"persistentvolumeclaims"}, constructorOf[plugin.AsyncRestoreItemAction](restoreMover{m})))
+		AsyncBackupItemAction("a.io/move", []string{"persistentvolumeclaims"}, constructorOf[plugin.AsyncBackupItemAction](outsideMover{m}), plugin.OutOfProcess()).
+		AsyncRestoreItemAction("a.io/move", []string{"persistentvolumeclaims"}, constructorOf[plugin.AsyncRestoreItemAction](restoreMover{m}), plugin.OutOfProcess()).
+		AsyncBackupItemAction("a.io/own", []string{"persistentvolumeclaims"}, constructorOf[plugin.AsyncBackupItemAction](backupMover{own})))
 	list, err := velero.NewPluginListerClient(process.Conn()).ListPlugins(t.Context(), &velero.Empty{})
 	require.NoError(t, err)
 	var listed []string
@@ -31,7 +45,7 @@ func TestVelerosProtocolServesAsynchronousActions(t *testing.T) {
 	applies, err := backups.AppliesTo(t.Context(), &velerov2.BackupItemActionAppliesToRequest{Plugin: "a.io/move"})
 	require.NoError(t, err)
 	require.Equal(t, []string{"persistentvolumeclaims"}, applies.GetResourceSelector().GetIncludedResources())
-	_, err = backups.AppliesTo(t.Context(), &velerov2.BackupItemActionAppliesToRequest{Plugin: "a.io/none"})
+	_, err = backups.AppliesTo(t.Context(), &velerov2.BackupItemActionAppliesToRequest{Plugin: "a.io/own"})
 	require.Equal(t, codes.NotFound, status.Code(err))
 
 	job := []byte(`{"metadata":{"name":"b","uid":"u"}}`)
@@ -54,6 +68,9 @@ func TestVelerosProtocolServesAsynchronousActions(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, none.GetOperationId())
 	require.Contains(t, string(none.GetItem()), "skip", "the object comes back as it was")
+	_, err = execute(`{"kind":"PersistentVolumeClaim","metadata":{"name":"inside"}}`)
+	require.Equal(t, codes.FailedPrecondition, status.Code(err), "it said that none lives in the process")
+	require.ErrorContains(t, err, "InProcess")
 
 	progress := func(id string) *velero.OperationProgress {
 		p, err := backups.Progress(t.Context(), &velerov2.BackupItemActionProgressRequest{Plugin: "a.io/move", OperationId: id, Backup: job})
@@ -79,14 +96,14 @@ func TestVelerosProtocolServesAsynchronousActions(t *testing.T) {
 		Plugin: "a.io/move", Item: []byte(claim), Restore: job, ItemFromBackup: []byte(`{"kind":"PersistentVolumeClaim","metadata":{"name":"data","labels":{"skip":"x"}}}`),
 	})
 	require.NoError(t, err)
-	require.Equal(t, "op-3", restored.GetOperationId())
+	require.Equal(t, "op-4", restored.GetOperationId())
 	require.True(t, restored.GetSkipRestore())
 	ready, err := restores.AreAdditionalItemsReady(t.Context(), &velerov2.RestoreItemActionItemsReadyRequest{Plugin: "a.io/move", Restore: job})
 	require.NoError(t, err)
 	require.True(t, ready.GetReady())
-	_, err = restores.Cancel(t.Context(), &velerov2.RestoreItemActionCancelRequest{Plugin: "a.io/move", OperationId: "op-3", Restore: job})
+	_, err = restores.Cancel(t.Context(), &velerov2.RestoreItemActionCancelRequest{Plugin: "a.io/move", OperationId: "op-4", Restore: job})
 	require.NoError(t, err)
-	told, err := restores.Progress(t.Context(), &velerov2.RestoreItemActionProgressRequest{Plugin: "a.io/move", OperationId: "op-3", Restore: job})
+	told, err := restores.Progress(t.Context(), &velerov2.RestoreItemActionProgressRequest{Plugin: "a.io/move", OperationId: "op-4", Restore: job})
 	require.NoError(t, err)
 	require.True(t, told.GetProgress().GetCompleted())
 }

@@ -60,6 +60,14 @@ func (a *Authority) Issue(t *testing.T, file string, names ...string) Pair {
 	return a.IssueUntil(t, file, clock.RealClock{}.Now().Add(time.Hour), names...)
 }
 
+// IssueForServers is Issue of a certificate that no client may use.
+func (a *Authority) IssueForServers(t *testing.T, file string, names ...string) Pair {
+	t.Helper()
+	template := a.certificateTemplate(t, file, clock.RealClock{}.Now().Add(time.Hour))
+	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+	return a.signPair(t, file, template, names)
+}
+
 // IssueUntil is Issue with the time when the certificate expires.
 func (a *Authority) IssueUntil(t *testing.T, file string, end time.Time, names ...string) Pair {
 	t.Helper()

@@ -27,6 +27,8 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
 	"k8s.io/utils/clock"
+
+	operationv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/operation/v1"
 )
 
 // Defaults of Config.
@@ -110,7 +112,8 @@ func serverOptions(cfg Config, c interceptorChain) []grpc.ServerOption {
 		grpc.StatsHandler(otelgrpc.NewServerHandler(
 			otelgrpc.WithTracerProvider(cfg.Tracer),
 			otelgrpc.WithPropagators(cfg.Propagator),
-			otelgrpc.WithFilter(filters.Not(filters.HealthCheck())),
+			// async-operation-monitor calls GetProgress for each operation, every few seconds.
+			otelgrpc.WithFilter(filters.None(filters.HealthCheck(), filters.FullMethodName(operationv1.OperationService_GetProgress_FullMethodName))),
 		)),
 		grpc.MaxRecvMsgSize(MaxMessage),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionAge: cmp.Or(cfg.MaxConnectionAge, DefaultMaxConnectionAge)}),

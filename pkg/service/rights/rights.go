@@ -37,11 +37,11 @@ func RulesOf(service string, o Options) Rules {
 	case "queue-scheduler":
 		r = schedulerRules()
 	case "backup-runner":
-		r = backupRunner(o)
+		r = o.addOperations(backupRunner(o))
 	case "restore-runner":
-		r = restoreRunner(o)
+		r = o.addOperations(restoreRunner(o))
 	case "async-operation-monitor":
-		r = monitorRules(o)
+		r = o.addOperations(monitorRules(o))
 	case "manifest-indexer":
 		r = indexerRules()
 	case "deletion":
@@ -112,12 +112,20 @@ func restoreRunner(o Options) Rules {
 func monitorRules(o Options) Rules {
 	r := Rules{
 		Namespaced: slices.Concat(events, []rbacv1.PolicyRule{
-			veleroRule([]string{"backups", "restores"}, "get", "list", "watch", "patch"),
+			veleroRule([]string{"backups", "restores"}, "get", "list", "watch", "patch"), policyRule("coordination.k8s.io", "leases", "get"),
 		}),
 		Cluster: []rbacv1.PolicyRule{cluster},
 	}
 	if o.CSI {
 		r.Cluster = append(r.Cluster, snapshotRule([]string{"volumesnapshots"}, "get", "delete"), snapshotRule([]string{"volumesnapshotcontents"}, "get", "patch", "delete"))
+	}
+	return r
+}
+
+// addOperations adds the right to call runners about operations in the processes of their plugins.
+func (o Options) addOperations(r Rules) Rules {
+	if o.Reviews {
+		r.Cluster = append(r.Cluster, rbacv1.PolicyRule{NonResourceURLs: []string{"/holdfast.operation.v1.OperationService/*"}, Verbs: []string{"post"}})
 	}
 	return r
 }

@@ -22,7 +22,8 @@ func TestRequestsAreWhatTheRulesAllow(t *testing.T) {
 		"create events.events.k8s.io in server", "patch events.events.k8s.io in server",
 		"get backups.velero.io in server", "get restores.velero.io in server", "list backups.velero.io in server", "list restores.velero.io in server",
 		"watch backups.velero.io in server", "watch restores.velero.io in server", "patch backups.velero.io in server", "patch restores.velero.io in server",
-		`get namespaces "kube-system"`,
+		"get leases.coordination.k8s.io in server",
+		`get namespaces "kube-system"`, "post /holdfast.operation.v1.OperationService/*",
 		"create tokenreviews.authentication.k8s.io", "create subjectaccessreviews.authorization.k8s.io",
 	}, ruleTexts("async-operation-monitor", rights.Options{Reviews: true}))
 	require.Empty(t, ruleTexts("unknown", rights.Options{Reviews: true}))

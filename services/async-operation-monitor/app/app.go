@@ -6,7 +6,10 @@ import (
 	"fmt"
 
 	"github.com/holdfast-io/holdfast/pkg/extension/csisnapshot"
+	"github.com/holdfast-io/holdfast/pkg/extension/operationhome"
 	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
+	"github.com/holdfast-io/holdfast/pkg/job/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/location"
 	"github.com/holdfast-io/holdfast/pkg/service"
 	operationv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/operation/v1"
@@ -37,10 +40,12 @@ func New(ctx context.Context, c Config) (*App, error) {
 func wireParts(ctx context.Context, rt *service.Runtime, host *pluginhost.Host, c *Config) error {
 	mgr, namespace := rt.Manager(), c.Options.Namespace
 	plugins := host.Operations(context.WithoutCancel(ctx), c.Log) // ended by Close
-	actions := &csisnapshot.Operations{
+	peers := claim.NewPeers(mgr.GetAPIReader(), namespace, c.Clock)
+	homes := operationhome.NewClient(peers, rt.Dial, nil)
+	actions := &operation.Actions{Homes: homes, Shared: &csisnapshot.Operations{
 		API:    csisnapshot.API{Reader: mgr.GetAPIReader(), Client: mgr.GetClient(), Clock: c.Clock, Log: c.Log},
 		Others: plugins,
-	}
+	}}
 	source := &server.Source{
 		Reader: mgr.GetAPIReader(), Namespace: namespace, Stores: location.New(mgr.GetAPIReader(), namespace, location.WithPlugins(host, c.Log, rt.WorkDir()), location.WithMetrics(rt.Registry(), c.Clock)),
 		Clock: c.Clock, Actions: actions,
@@ -64,9 +69,11 @@ func wireParts(ctx context.Context, rt *service.Runtime, host *pluginhost.Host, 
 	}
 	operationv1.RegisterOperationMonitorServiceServer(rt.GRPC(), &server.Server{Operations: source, Clock: c.Clock})
 	rt.Go("operations", m.Serve)
+	rt.Go("instances", peers.Run)
 	rt.GoLast("calls about operations", func(ctx context.Context) error {
 		<-ctx.Done()
 		poller.Close()
+		homes.Close()
 		plugins.Close()
 		return nil
 	})

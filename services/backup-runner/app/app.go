@@ -10,6 +10,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/extension/csisnapshot"
+	"github.com/holdfast-io/holdfast/pkg/extension/operationhome"
 	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/job/count"
@@ -21,6 +22,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore/location"
 	"github.com/holdfast-io/holdfast/pkg/service"
 	backupv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/backup/v1"
+	operationv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/operation/v1"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/cut"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/job"
 )
@@ -41,6 +43,7 @@ func New(ctx context.Context, c Config) (*App, error) {
 	if err := c.validate(); err != nil {
 		return nil, fmt.Errorf("service %s: %w", c.Name, err)
 	}
+	c.DrainLimit = c.Operations.DrainTimeout
 	rt, err := service.New(ctx, c.Base)
 	if err != nil {
 		return nil, err
@@ -81,13 +84,18 @@ func (a *App) buildParts(ctx context.Context) error {
 	}
 	rt.Go("plugin binaries", plugins.Run)
 	operations := plugins.Operations(context.WithoutCancel(ctx), c.Log) // ended by Close
+	stay := &operationhome.Stay{Processes: operations, Limit: c.Operations.DrainTimeout, Log: c.Log}
 	a.instance = claim.NewInstance(claim.Config{
 		Reader: mgr.GetAPIReader(), Client: mgr.GetClient(), Namespace: namespace, Name: c.Instance,
-		Address: rt.GRPCAddr(), Timeout: c.ClaimTimeout, Predecessors: c.Predecessors,
-		Clock: c.Clock, Log: c.Log,
+		Address: rt.AdvertisedAddr(), Timeout: c.ClaimTimeout, Predecessors: c.Predecessors,
+		Busy: stay.Busy, Clock: c.Clock, Log: c.Log,
 	})
-	rt.GoLast("operations of plugins", operations.Run)
-	rt.GoLast("instance", a.instance.Run)
+	rt.GoLast("operations of plugins", stay.Run)
+	rt.GoLast("instance", stay.Before(a.instance.Run))
+	home := &operationhome.Server{Instance: c.Instance, Processes: operations}
+	operationv1.RegisterOperationServiceServer(rt.GRPC(), home)
+	homes := operationhome.NewClient(claim.NewPeers(mgr.GetAPIReader(), namespace, c.Clock), rt.Dial, home)
+	rt.GoLast("calls about operations", homes.Run)
 	exec, err := podexec.New(rt.RestConfig())
 	if err != nil {
 		return err
@@ -106,7 +114,7 @@ func (a *App) buildParts(ctx context.Context) error {
 		Snapshots: (&snapshotSource{host: plugins, base: c.Base, reader: mgr.GetAPIReader(), csi: csi, workDir: rt.WorkDir()}).openTaker,
 		CSI:       csi.snapshotRemover(),
 		Operations: &operation.Canceller{
-			Actions: &csisnapshot.Operations{API: snapshots, Others: operations}, Clock: c.Clock, Log: c.Log,
+			Actions: &operation.Actions{Shared: &csisnapshot.Operations{API: snapshots, Others: operations}, Homes: homes}, Clock: c.Clock, Log: c.Log,
 		},
 		Exec:   exec,
 		Counts: counts, Clock: c.Clock, Log: c.Log, WorkDir: rt.WorkDir(),

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
+	"github.com/holdfast-io/holdfast/pkg/extension/operationhome"
 	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
 	"github.com/holdfast-io/holdfast/pkg/service"
 )
@@ -49,6 +50,8 @@ type Config struct {
 	PlanLifetime time.Duration
 	// StorePatience is how long an unreachable bucket is waited for before a backup fails.
 	StorePatience time.Duration
+	// Operations are about those that live in the processes of plugins.
+	Operations operationhome.Flags
 }
 
 // BindFlags adds the service's own flags.
@@ -62,6 +65,7 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&c.ClaimTimeout, "claim-timeout", 30*time.Second, "how long a silent runner keeps its backups")
 	fs.StringVar(&c.ConsistentCut, "consistent-cut", CutAuto, "auto: list everything at one revision; off: each kind at its newest")
 	fs.DurationVar(&c.PlanLifetime, "plan-lifetime", 7*24*time.Hour, "how long the plans of dry runs are kept")
+	c.Operations.BindFlags(fs)
 	fs.DurationVar(&c.StorePatience, "store-patience", 15*time.Minute, "how long an unreachable bucket is waited for before a backup fails")
 }
 
@@ -79,7 +83,7 @@ func (c *Config) validate() error {
 			service.Duration{Flag: "plan-lifetime", Value: c.PlanLifetime, Least: time.Minute},
 			service.Duration{Flag: "store-patience", Value: c.StorePatience},
 		),
-		c.Plugins.Validate(),
+		c.Plugins.Validate(), c.Operations.Validate(),
 	}
 	if c.PartBytes < 1 || c.PartBytes > 1<<30 {
 		errs = append(errs, errgrpc.Field("--part-bytes", "must be 1 to 1 GiB, is %d", c.PartBytes))

@@ -79,7 +79,7 @@ func (a *App) buildParts(host *pluginhost.Host) {
 	c, namespace := a.config, a.config.Options.Namespace
 	opener := location.New(a.clusterReader(), namespace, location.WithPlugins(host, c.Log, a.runtime.WorkDir()), location.WithMetrics(a.runtime.Registry(), c.Clock))
 	a.instance = claim.NewInstance(claim.Config{
-		Reader: a.clusterReader(), Client: a.clusterClient(), Namespace: namespace, Name: c.Instance, Address: a.runtime.GRPCAddr(),
+		Reader: a.clusterReader(), Client: a.clusterClient(), Namespace: namespace, Name: c.Instance, Address: a.runtime.AdvertisedAddr(),
 		Timeout: c.ClaimTimeout, Predecessors: c.Predecessors, Clock: c.Clock, Log: c.Log,
 	})
 	a.remover = &remove.Remover{

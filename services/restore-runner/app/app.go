@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/extension/operationhome"
 	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/job/count"
@@ -22,6 +23,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore/location"
 	"github.com/holdfast-io/holdfast/pkg/service"
 	eventv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/event/v1"
+	operationv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/operation/v1"
 	restorev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/restore/v1"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/job"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/pausing"
@@ -34,8 +36,8 @@ const dutyTimeouts = 2
 type App struct {
 	runtime *service.Runtime
 	plugins *pluginhost.Host
-	// operations calls the plugins that began operations.
-	operations *pluginhost.Operations
+	home    *operationhome.Server
+	stay    *operationhome.Stay
 }
 
 // New connects the service; nothing is worked on before Run.
@@ -43,6 +45,7 @@ func New(ctx context.Context, config Config) (*App, error) {
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
+	config.DrainLimit = config.Operations.DrainTimeout
 	runtime, err := service.New(ctx, config.Base)
 	if err != nil {
 		return nil, err
@@ -52,8 +55,11 @@ func New(ctx context.Context, config Config) (*App, error) {
 		runtime.Close()
 		return nil, err
 	}
-	app := &App{runtime: runtime, plugins: plugins, operations: plugins.Operations(context.WithoutCancel(ctx), config.Log)}
-	runtime.GoLast("operations of plugins", app.operations.Run)
+	operations := plugins.Operations(context.WithoutCancel(ctx), config.Log) // ended by Close
+	app := &App{runtime: runtime, plugins: plugins, stay: &operationhome.Stay{Processes: operations, Limit: config.Operations.DrainTimeout, Log: config.Log}}
+	runtime.GoLast("operations of plugins", app.stay.Run)
+	app.home = &operationhome.Server{Instance: config.Instance, Processes: operations}
+	operationv1.RegisterOperationServiceServer(runtime.GRPC(), app.home)
 	if err := app.wireParts(&config); err != nil {
 		runtime.Close()
 		return nil, fmt.Errorf("set up %s: %w", Name, err)
@@ -79,14 +85,16 @@ func (a *App) wireParts(config *Config) error {
 	}
 	instance := claim.NewInstance(claim.Config{
 		Reader: mgr.GetAPIReader(), Client: mgr.GetClient(), Namespace: namespace, Name: config.Instance,
-		Address: a.runtime.GRPCAddr(), Timeout: config.ClaimTimeout, Predecessors: config.Predecessors,
-		Clock: config.Clock, Log: config.Log,
+		Address: a.runtime.AdvertisedAddr(), Timeout: config.ClaimTimeout, Predecessors: config.Predecessors,
+		Busy: a.stay.Busy, Clock: config.Clock, Log: config.Log,
 	})
 	locations := location.New(mgr.GetAPIReader(), namespace, location.WithPlugins(a.plugins, config.Log, a.runtime.WorkDir()), location.WithMetrics(a.runtime.Registry(), config.Clock))
 	exec, err := podexec.New(a.runtime.RestConfig())
 	if err != nil {
 		return err
 	}
+	homes := operationhome.NewClient(claim.NewPeers(mgr.GetAPIReader(), namespace, config.Clock), a.runtime.Dial, a.home)
+	a.runtime.GoLast("calls about operations", homes.Run)
 	kind := job.New(job.Config{
 		Reader: mgr.GetAPIReader(), Client: mgr.GetClient(), Namespace: namespace,
 		Ledger: ledger.New(mgr.GetAPIReader(), mgr.GetClient(), namespace), Locations: locations,
@@ -96,7 +104,7 @@ func (a *App) wireParts(config *Config) error {
 		StorePatience: config.StorePatience, Exec: exec, Actions: a.actionSets(config.Base), Snapshotters: a.snapshotterSets(config.Base), ReadyTimeout: config.ReadyTimeout,
 		CSI:        isCSIEnabled(config.Base),
 		Validator:  &validate.Validator{Reader: mgr.GetAPIReader(), Namespace: namespace, Locations: locations, Clock: config.Clock},
-		Operations: &operation.Canceller{Actions: a.operations, Clock: config.Clock, Log: config.Log},
+		Operations: &operation.Canceller{Actions: &operation.Actions{Shared: a.home.Processes, Homes: homes}, Clock: config.Clock, Log: config.Log},
 		Ended:      a.phaseAnnouncer(config), Events: mgr.GetEventRecorder(Name),
 	})
 	jobs := a.newEngine(config, kind, instance)
@@ -107,7 +115,7 @@ func (a *App) wireParts(config *Config) error {
 	answers.plans, answers.planLifetime = kind, config.PlanLifetime
 	restorev1.RegisterRestoreServiceServer(a.runtime.GRPC(), answers)
 	a.runtime.ReadyWhen("instance lease", instance.Ready)
-	a.runtime.GoLast("instance", instance.Run)
+	a.runtime.GoLast("instance", a.stay.Before(instance.Run))
 	a.runtime.Go("plugin binaries", a.plugins.Run)
 	a.runtime.Go("restores", jobs.Serve)
 	duties := service.Duties{"resumption": a.newResumptionTask(config, locations, jobs, instance).Run}

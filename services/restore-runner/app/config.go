@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/holdfast-io/holdfast/pkg/extension/operationhome"
 	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
 	"github.com/holdfast-io/holdfast/pkg/service"
 )
@@ -35,6 +36,8 @@ type Config struct {
 	ReadyTimeout time.Duration
 	// Plugins are the limits of plugins.
 	Plugins pluginhost.Flags
+	// Operations are about those that live in the processes of plugins.
+	Operations operationhome.Flags
 	// StorePatience is how long a location that cannot be reached is waited for before a restore
 	// fails.
 	StorePatience time.Duration
@@ -53,6 +56,7 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&c.ReadyTimeout, "additional-items-ready-timeout", 10*time.Minute, "longest wait for the additional items of a plugin to be ready, where it does not say")
 	c.Plugins.BindFlags(fs)
 	fs.DurationVar(&c.PlanLifetime, "plan-lifetime", 7*24*time.Hour, "how long the plans of dry runs are kept")
+	c.Operations.BindFlags(fs)
 	fs.DurationVar(&c.StorePatience, "store-patience", 15*time.Minute, "how long a location that cannot be reached is waited for before a restore fails")
 }
 
@@ -68,6 +72,6 @@ func (c *Config) validate() error {
 			service.Duration{Flag: "store-patience", Value: c.StorePatience},
 			service.Duration{Flag: "plan-lifetime", Value: c.PlanLifetime, Least: time.Minute},
 		),
-		c.Plugins.Validate(),
+		c.Plugins.Validate(), c.Operations.Validate(),
 	)
 }

@@ -21,6 +21,12 @@ exactly these. namespaced rules hold in the release's namespace, cluster rules e
 - {apiGroups: [events.k8s.io], resources: [events], verbs: [create, patch]}
 {{- end -}}
 
+{{- define "holdfast.rights.operations" -}}
+{{- if eq .Values.auth "kubernetes" }}
+- {nonResourceURLs: ["/holdfast.operation.v1.OperationService/*"], verbs: [post]}
+{{- end }}
+{{- end -}}
+
 {{- define "holdfast.rights.namespaced.queue-scheduler" -}}
 {{ include "holdfast.rights.duty" . }}
 {{ include "holdfast.rights.events" . }}
@@ -57,6 +63,7 @@ exactly these. namespaced rules hold in the release's namespace, cluster rules e
 - {apiGroups: [snapshot.storage.k8s.io], resources: [volumesnapshots], verbs: [get, create, patch, delete]}
 - {apiGroups: [snapshot.storage.k8s.io], resources: [volumesnapshotcontents], verbs: [get, patch, delete]}
 {{- end }}
+{{ include "holdfast.rights.operations" . }}
 {{- end -}}
 
 {{- define "holdfast.rights.namespaced.restore-runner" -}}
@@ -80,11 +87,13 @@ exactly these. namespaced rules hold in the release's namespace, cluster rules e
 - {apiGroups: [""], resources: [persistentvolumeclaims], verbs: [list]}
 - {apiGroups: [snapshot.storage.k8s.io], resources: [volumesnapshots, volumesnapshotcontents, volumesnapshotclasses], verbs: [list]}
 {{- end }}
+{{ include "holdfast.rights.operations" . }}
 {{- end -}}
 
 {{- define "holdfast.rights.namespaced.async-operation-monitor" -}}
 {{ include "holdfast.rights.events" . }}
 - {apiGroups: [velero.io], resources: [backups, restores], verbs: [get, list, watch, patch]}
+- {apiGroups: [coordination.k8s.io], resources: [leases], verbs: [get]}
 {{- end -}}
 
 {{- define "holdfast.rights.cluster.async-operation-monitor" -}}
@@ -93,6 +102,7 @@ exactly these. namespaced rules hold in the release's namespace, cluster rules e
 - {apiGroups: [snapshot.storage.k8s.io], resources: [volumesnapshots], verbs: [get, delete]}
 - {apiGroups: [snapshot.storage.k8s.io], resources: [volumesnapshotcontents], verbs: [get, patch, delete]}
 {{- end }}
+{{ include "holdfast.rights.operations" . }}
 {{- end -}}
 
 {{- define "holdfast.rights.namespaced.manifest-indexer" -}}

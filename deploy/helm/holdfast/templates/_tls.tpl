@@ -48,17 +48,32 @@
 {{- end }}
 {{- end -}}
 
+{{/* The components that call OperationService of runners, as JSON: about operations in the processes of plugins. */}}
+{{- define "holdfast.operationCallers" -}}
+{{- toJson (list "async-operation-monitor" "backup-runner" "restore-runner") -}}
+{{- end -}}
+
 {{/* The flags of TLS and of identity, as YAML; of a dict of root, name and facts. */}}
 {{- define "holdfast.tls.flags" -}}
 {{- $values := .root.Values -}}
 {{- $flags := dict -}}
+{{- $calls := has .name (fromJsonArray (include "holdfast.operationCallers" .root)) -}}
 {{- if include "holdfast.tls" .root -}}
 {{- $_ := set $flags "tls-cert-file" "/tls/tls.crt" -}}
 {{- $_ := set $flags "tls-key-file" "/tls/tls.key" -}}
 {{- if $values.tls.clientCASecret -}}{{- $_ := set $flags "tls-client-ca-file" "/tls-clients/ca.crt" -}}{{- end -}}
+{{- if $calls -}}
+{{- $names := list -}}
+{{- range $peer := list "backup-runner" "restore-runner" -}}
+{{- $names = append $names (printf "%s=%s" $peer (include "holdfast.tls.serverName" (dict "root" $.root "name" $peer))) -}}
+{{- end -}}
+{{- $_ := set $flags "tls-ca-file" "/tls/ca.crt" -}}
+{{- $_ := set $flags "tls-server-names" (join "," $names) -}}
+{{- end -}}
 {{- end -}}
 {{- with $values.authAudience -}}
 {{- $_ := set $flags "auth-audience" . -}}
+{{- if $calls -}}{{- $_ := set $flags "auth-token-file" "/token/token" -}}{{- end -}}
 {{- end -}}
 {{- if or (include "holdfast.tls.nats" .root) $values.nats.caSecret.name -}}{{- $_ := set $flags "nats-ca-file" "/nats/ca.crt" -}}{{- end -}}
 {{- if $values.nats.clientCertificateSecret -}}

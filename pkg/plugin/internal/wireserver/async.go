@@ -31,13 +31,13 @@ func (a asyncActions) StartBackup(ctx context.Context, req *pluginv1.StartBackup
 	if err != nil || !matched {
 		return &pluginv1.StartBackupResponse{}, err
 	}
-	out, err := action.Start(ctx, &plugin.AsyncBackupInput{BackupInput: in, IdempotencyKey: req.GetIdempotencyKey()})
+	out, err := startBackup(ctx, h, action, in, req.GetIdempotencyKey())
 	if err != nil || out == nil {
 		return &pluginv1.StartBackupResponse{}, err
 	}
 	item, err := encodeChanged(out.Item)
 	return &pluginv1.StartBackupResponse{
-		Item: item, OperationId: out.OperationID,
+		Item: item, OperationId: out.OperationID, InProcess: out.InProcess,
 		AdditionalItems: ownIdentifiers(out.AdditionalItems), PostOperationItems: ownIdentifiers(out.PostOperationItems),
 	}, err
 }
@@ -54,15 +54,37 @@ func (a asyncActions) StartRestore(ctx context.Context, req *pluginv1.StartResto
 	if err != nil || !matched {
 		return &pluginv1.StartRestoreResponse{}, err
 	}
-	out, err := action.Start(ctx, &plugin.AsyncRestoreInput{RestoreInput: in, IdempotencyKey: req.GetIdempotencyKey()})
+	out, err := startRestore(ctx, h, action, in, req.GetIdempotencyKey())
 	if err != nil || out == nil {
 		return &pluginv1.StartRestoreResponse{}, err
 	}
 	item, err := encodeChanged(out.Item)
 	return &pluginv1.StartRestoreResponse{
-		Item: item, OperationId: out.OperationID,
+		Item: item, OperationId: out.OperationID, InProcess: out.InProcess,
 		AdditionalItems: ownIdentifiers(out.AdditionalItems), SkipRestore: out.SkipRestore,
 	}, err
+}
+
+// startBackup calls the action, and refuses an answer that is not what it was registered as.
+func startBackup(ctx context.Context, h *pluginHandle, action plugin.AsyncBackupItemAction, in plugin.BackupInput, key string) (*plugin.AsyncBackupOutput, error) {
+	out, err := action.Start(ctx, &plugin.AsyncBackupInput{BackupInput: in, IdempotencyKey: key})
+	if err == nil && out != nil && out.InProcess && h.OutOfProcess {
+		return nil, inProcess(h)
+	}
+	return out, err
+}
+
+// startRestore is startBackup for a restore.
+func startRestore(ctx context.Context, h *pluginHandle, action plugin.AsyncRestoreItemAction, in plugin.RestoreInput, key string) (*plugin.AsyncRestoreOutput, error) {
+	out, err := action.Start(ctx, &plugin.AsyncRestoreInput{RestoreInput: in, IdempotencyKey: key})
+	if err == nil && out != nil && out.InProcess && h.OutOfProcess {
+		return nil, inProcess(h)
+	}
+	return out, err
+}
+
+func inProcess(h *pluginHandle) error {
+	return status.Errorf(codes.FailedPrecondition, "Start of %s: InProcess: it was registered as OutOfProcess", h.Name)
 }
 
 // findOperation finds the action of an operation and what it gets to know.

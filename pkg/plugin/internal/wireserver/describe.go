@@ -11,15 +11,19 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/plugin/wire/velero"
 )
 
-// veleroKinds are the kinds in Velero's listing, which refuses a binary that lists any other.
-// Asynchronous actions are item actions of version 2 there.
+// veleroKinds are the kinds in Velero's listing: it refuses a binary that lists any other.
 var veleroKinds = map[plugin.Kind]string{
-	plugin.KindBackupItemAction:       "BackupItemAction",
-	plugin.KindRestoreItemAction:      "RestoreItemActionV2",
-	plugin.KindDeleteItemAction:       "DeleteItemAction",
-	plugin.KindItemBlockAction:        "ItemBlockAction",
-	plugin.KindObjectStore:            "ObjectStore",
-	plugin.KindVolumeSnapshotter:      "VolumeSnapshotter",
+	plugin.KindBackupItemAction:  "BackupItemAction",
+	plugin.KindRestoreItemAction: "RestoreItemActionV2",
+	plugin.KindDeleteItemAction:  "DeleteItemAction",
+	plugin.KindItemBlockAction:   "ItemBlockAction",
+	plugin.KindObjectStore:       "ObjectStore",
+	plugin.KindVolumeSnapshotter: "VolumeSnapshotter",
+}
+
+// veleroTwins are the kinds under which Velero knows asynchronous actions whose operations live
+// outside the process.
+var veleroTwins = map[plugin.Kind]string{
 	plugin.KindAsyncBackupItemAction:  "BackupItemActionV2",
 	plugin.KindAsyncRestoreItemAction: "RestoreItemActionV2",
 }
@@ -52,7 +56,13 @@ type lister struct {
 func (l lister) ListPlugins(context.Context, *velero.Empty) (*velero.ListPluginsResponse, error) {
 	resp := &velero.ListPluginsResponse{}
 	for _, h := range l.sorted {
-		resp.Plugins = append(resp.Plugins, &velero.PluginIdentifier{Command: l.options.Command, Kind: veleroKinds[h.Kind], Name: h.Name})
+		kind, ok := veleroKinds[h.Kind]
+		if h.OutOfProcess {
+			kind, ok = veleroTwins[h.Kind]
+		}
+		if ok {
+			resp.Plugins = append(resp.Plugins, &velero.PluginIdentifier{Command: l.options.Command, Kind: kind, Name: h.Name})
+		}
 	}
 	return resp, nil
 }
@@ -63,7 +73,7 @@ type describer struct {
 }
 
 func (d describer) Describe(context.Context, *pluginv1.DescribeRequest) (*pluginv1.DescribeResponse, error) {
-	resp := &pluginv1.DescribeResponse{}
+	resp := &pluginv1.DescribeResponse{ProcessId: d.processID}
 	for _, h := range d.sorted {
 		resp.Plugins = append(resp.Plugins, &pluginv1.Plugin{Kind: kinds[h.Kind], Name: h.Name, Touches: h.Touches})
 	}

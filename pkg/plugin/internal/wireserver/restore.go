@@ -50,8 +50,8 @@ func (a restoreActions) AppliesTo(ctx context.Context, req *velerov2.RestoreItem
 
 // isMoved reports whether a name is that of an asynchronous action.
 func (a restoreActions) isMoved(name string) bool {
-	_, ok := a.byName[kindAndName{plugin.KindAsyncRestoreItemAction, name}]
-	return ok
+	h, ok := a.byName[kindAndName{plugin.KindAsyncRestoreItemAction, name}]
+	return ok && h.OutOfProcess
 }
 
 func (a restoreActions) Execute(ctx context.Context, req *velerov2.RestoreItemActionExecuteRequest) (*velerov2.RestoreItemActionExecuteResponse, error) {

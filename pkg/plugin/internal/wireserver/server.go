@@ -3,6 +3,7 @@
 package wireserver
 
 import (
+	"crypto/rand"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -34,10 +35,11 @@ type Options struct {
 
 // Server serves the plugins of a process.
 type Server struct {
-	options Options
-	sorted  []*pluginHandle
-	byName  map[kindAndName]*pluginHandle
-	jobs    jobCache
+	options   Options
+	processID string
+	sorted    []*pluginHandle
+	byName    map[kindAndName]*pluginHandle
+	jobs      jobCache
 }
 
 type kindAndName struct {
@@ -47,7 +49,7 @@ type kindAndName struct {
 
 // New makes a server of registrations, as Registry.Plugins returns them.
 func New(registrations []plugin.Registration, options Options) *Server {
-	s := &Server{options: options, byName: make(map[kindAndName]*pluginHandle, len(registrations))}
+	s := &Server{options: options, processID: rand.Text(), byName: make(map[kindAndName]*pluginHandle, len(registrations))}
 	for _, r := range registrations {
 		h := &pluginHandle{Registration: r, env: plugin.Env{Name: r.Name, Log: options.Log.With("plugin", r.Name), Features: options.Features}}
 		s.sorted = append(s.sorted, h)
@@ -101,6 +103,15 @@ func (h *pluginHandle) pluginInstance() (any, error) {
 	}
 	h.made = made
 	return made, nil
+}
+
+// findExternal returns an asynchronous action that Velero's protocol serves too.
+func findExternal[T any](s *Server, kind plugin.Kind, name string) (T, *pluginHandle, error) {
+	if h, ok := s.byName[kindAndName{kind, name}]; !ok || !h.OutOfProcess {
+		var none T
+		return none, nil, status.Errorf(codes.NotFound, "plugin: no %s whose operations live outside the process is called %q", kind, name)
+	}
+	return findPlugin[T](s, kind, name)
 }
 
 // findPlugin returns a plugin as the interface of its kind.

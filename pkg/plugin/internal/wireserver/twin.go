@@ -36,7 +36,7 @@ type movedBackups struct {
 }
 
 func (a movedBackups) AppliesTo(ctx context.Context, req *velerov2.BackupItemActionAppliesToRequest) (*velerov2.BackupItemActionAppliesToResponse, error) {
-	if _, _, err := findPlugin[plugin.Action](a.Server, plugin.KindAsyncBackupItemAction, req.GetPlugin()); err != nil {
+	if _, _, err := findExternal[plugin.Action](a.Server, plugin.KindAsyncBackupItemAction, req.GetPlugin()); err != nil {
 		return nil, err
 	}
 	selector, err := appliesTo(ctx, a.Server, plugin.KindAsyncBackupItemAction, req.GetPlugin())
@@ -47,7 +47,7 @@ func (a movedBackups) AppliesTo(ctx context.Context, req *velerov2.BackupItemAct
 }
 
 func (a movedBackups) Execute(ctx context.Context, req *velerov2.ExecuteRequest) (*velerov2.ExecuteResponse, error) {
-	action, h, err := findPlugin[plugin.AsyncBackupItemAction](a.Server, plugin.KindAsyncBackupItemAction, req.GetPlugin())
+	action, h, err := findExternal[plugin.AsyncBackupItemAction](a.Server, plugin.KindAsyncBackupItemAction, req.GetPlugin())
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +59,7 @@ func (a movedBackups) Execute(ctx context.Context, req *velerov2.ExecuteRequest)
 	if !matched {
 		return resp, nil
 	}
-	out, err := action.Start(ctx, &plugin.AsyncBackupInput{BackupInput: in, IdempotencyKey: idempotencyKey(h.Name, in.Backup, in.Item)})
+	out, err := startBackup(ctx, h, action, in, idempotencyKey(h.Name, in.Backup, in.Item))
 	if err != nil || out == nil {
 		return resp, err
 	}
@@ -84,7 +84,7 @@ func (a movedBackups) Cancel(ctx context.Context, req *velerov2.BackupItemAction
 
 // executeAsync executes an asynchronous action of a restore.
 func (a restoreActions) executeAsync(ctx context.Context, req *velerov2.RestoreItemActionExecuteRequest) (*velerov2.RestoreItemActionExecuteResponse, error) {
-	action, h, err := findPlugin[plugin.AsyncRestoreItemAction](a.Server, plugin.KindAsyncRestoreItemAction, req.GetPlugin())
+	action, h, err := findExternal[plugin.AsyncRestoreItemAction](a.Server, plugin.KindAsyncRestoreItemAction, req.GetPlugin())
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +96,7 @@ func (a restoreActions) executeAsync(ctx context.Context, req *velerov2.RestoreI
 	if !matched {
 		return resp, nil
 	}
-	out, err := action.Start(ctx, &plugin.AsyncRestoreInput{RestoreInput: in, IdempotencyKey: idempotencyKey(h.Name, in.Restore, in.Item)})
+	out, err := startRestore(ctx, h, action, in, idempotencyKey(h.Name, in.Restore, in.Item))
 	if err != nil || out == nil {
 		return resp, err
 	}
@@ -122,7 +122,7 @@ func (a restoreActions) Cancel(ctx context.Context, req *velerov2.RestoreItemAct
 
 // operationOf finds the action of an operation and what it gets to know.
 func (s *Server) operationOf(kind plugin.Kind, name, id string, job []byte) (plugin.Operations, plugin.Operation, error) {
-	operations, _, err := findPlugin[plugin.Operations](s, kind, name)
+	operations, _, err := findExternal[plugin.Operations](s, kind, name)
 	if err != nil {
 		return nil, plugin.Operation{}, err
 	}

@@ -186,7 +186,7 @@ type replica struct {
 func (b *bed) startReplica(change ...func(*monitor.Config, *poll.Config)) *replica {
 	b.Helper()
 	log := slog.New(slog.NewTextHandler(b.Output(), nil))
-	polling := poll.Config{Actions: b.plugins, Metrics: silence{}, Clock: clock.RealClock{}, Log: log, Frequency: frequency, Grace: grace}
+	polling := poll.Config{Actions: &operation.Actions{Shared: b.plugins}, Metrics: silence{}, Clock: clock.RealClock{}, Log: log, Frequency: frequency, Grace: grace}
 	cfg := monitor.Config{
 		Reader: b.api, Client: b.api, Namespace: namespace, Files: files{store: b.store}, Bus: b.bus, Events: b.events,
 		Frequency: frequency, Clock: clock.RealClock{}, Log: log,

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/pkg/extension/operationhome"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 )
 
@@ -57,7 +58,7 @@ func (j *Job) askOne(ctx context.Context, i int, op *operation.Operation, job []
 	began := j.poller.Clock.Now()
 	a := progressAnswer{began: began}
 	j.poller.callBounded(ctx, callLimit, func(ctx context.Context) {
-		a.progress, a.err = j.poller.Actions.Progress(ctx, op.ActionOperation(), job)
+		a.progress, a.err = j.poller.Actions.ActionOf(op).Progress(ctx, op.ActionOperation(), job)
 	})
 	j.poller.Metrics.Polled(resultLabel(&a), j.poller.Clock.Since(began))
 	j.mu.Lock()
@@ -70,7 +71,7 @@ func (j *Job) askOne(ctx context.Context, i int, op *operation.Operation, job []
 
 func resultLabel(a *progressAnswer) string {
 	switch {
-	case errors.Is(a.err, action.ErrUnknownOperation), errors.Is(a.err, action.ErrUnknownAction):
+	case errors.Is(a.err, operationhome.ErrGone), errors.Is(a.err, action.ErrUnknownOperation), errors.Is(a.err, action.ErrUnknownAction):
 		return "unknown"
 	case a.err != nil:
 		return "failed"

@@ -223,7 +223,7 @@ type process struct {
 // startProcess starts a process. It ends with the test, or when it is closed.
 func (b *bed) startProcess(change ...func(*poll.Config)) *process {
 	b.Helper()
-	cfg := poll.Config{Actions: b.plugins, Metrics: b.counts, Clock: clock.RealClock{}, Frequency: frequency, Grace: grace}
+	cfg := poll.Config{Actions: &operation.Actions{Shared: b.plugins}, Metrics: b.counts, Clock: clock.RealClock{}, Frequency: frequency, Grace: grace}
 	for _, c := range change {
 		c(&cfg)
 	}

@@ -39,7 +39,7 @@ const gathering = 100 * time.Millisecond
 // hasCancelSlot reports whether a call to cancel has a slot, which it takes if it has none yet.
 func (j *Job) hasCancelSlot(m *opState, op *operation.Operation) bool {
 	if m.slot == nil {
-		m.slot = j.poller.cancels.takeSlot(op.Action, j)
+		m.slot = j.poller.cancels.takeSlot(op.QueueName(), j)
 	}
 	if m.slot == nil {
 		j.crowded = true
@@ -84,7 +84,7 @@ func (j *Job) cancelOne(ctx context.Context, i int, op *operation.Operation, job
 	}()
 	p.callBounded(ctx, p.Grace, func(ctx context.Context) {
 		defer context.AfterFunc(ctx, release)()
-		accepted, err = p.Actions.Cancel(ctx, op.ActionOperation(), job, p.Grace)
+		accepted, err = p.Actions.ActionOf(op).Cancel(ctx, op.ActionOperation(), job, p.Grace)
 	})
 	if p.life.Err() != nil && err != nil {
 		return

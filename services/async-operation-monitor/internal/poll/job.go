@@ -187,12 +187,25 @@ func (j *Job) makeReport(now time.Time, turn Input) Report {
 	return r
 }
 
-// countEvents counts the operations that ended.
+// countEvents counts the operations that ended, and drops those that were given up from their processes,
+// which have reported all other ends themselves.
 func (j *Job) countEvents(events []operation.Event) {
-	states := j.log.States()
+	ops, states := j.log.Operations(), j.log.States()
+	var givenUp []int
+	j.mu.Lock()
 	for i := range events {
+		at := events[i].Operation
 		if events[i].End != nil {
-			j.poller.Metrics.Ended(string(states[events[i].Operation].Phase))
+			j.poller.Metrics.Ended(string(states[at].Phase))
+			if ops[at].Home != nil && j.memos[at].ended == nil {
+				givenUp = append(givenUp, at)
+			}
 		}
+	}
+	j.mu.Unlock()
+	if len(givenUp) > 0 {
+		j.eachWithSlot(j.poller.progress, givenUp, j.poller.life.Done(), func(i int) {
+			j.poller.callBounded(j.poller.life, callLimit, func(ctx context.Context) { j.poller.Actions.ForgetOperation(ctx, &ops[i]) })
+		})
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/pkg/extension/operationhome"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 )
 
@@ -76,6 +77,9 @@ func (j *Job) takeAnswer(m *opState, s *operation.State, op *operation.Operation
 	case a.err == nil:
 		m.failures, m.unknown, m.problem = 0, 0, ""
 		m.noteProgress(s, &a.progress, now)
+	case errors.Is(a.err, operationhome.ErrGone): // which is certain
+		m.problem = a.err.Error()
+		m.ended = &operation.End{Error: lostReason(a.err), Progress: s.Progress}
 	case errors.Is(a.err, action.ErrUnknownOperation):
 		m.problem = a.err.Error()
 		if m.unknown++; m.unknown >= denials {
@@ -84,6 +88,9 @@ func (j *Job) takeAnswer(m *opState, s *operation.State, op *operation.Operation
 	default:
 		m.unknown, m.problem = 0, a.err.Error()
 		m.failures++
+		if op.Home != nil { // its end is to be seen soon
+			break
+		}
 		for range min(m.failures-1, 10) {
 			pause *= 2
 		}

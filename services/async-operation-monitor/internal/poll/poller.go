@@ -15,7 +15,6 @@ import (
 
 	"k8s.io/utils/clock"
 
-	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 )
 
@@ -44,7 +43,7 @@ type Metrics interface {
 
 // Config is what a Poller works with. Every field is required unless its comment states otherwise.
 type Config struct {
-	Actions action.Operations
+	Actions *operation.Actions
 	Metrics Metrics
 	Clock   clock.WithTicker
 	Log     *slog.Logger

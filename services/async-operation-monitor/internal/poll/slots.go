@@ -81,7 +81,8 @@ func (s *callSlots) acquireSlot(action string, job *Job, closed <-chan struct{})
 func (j *Job) eachWithSlot(s *callSlots, list []int, closed <-chan struct{}, do func(i int)) <-chan struct{} {
 	lists, ops, p := map[string][]int{}, j.log.Operations(), j.poller
 	for _, i := range list {
-		lists[ops[i].Action] = append(lists[ops[i].Action], i)
+		queue := ops[i].QueueName()
+		lists[queue] = append(lists[queue], i)
 	}
 	var workers sync.WaitGroup
 	for action, list := range lists {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/pkg/extension/operationhome"
 	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 )
@@ -66,7 +67,7 @@ func (f *foundOperations) findOperation(owner Owner, target Target) (ops []opera
 }
 
 func (s *Source) streamLogs(ctx context.Context, op *operation.Operation, job []byte, since time.Time, follow bool, send func(action.LogLine) error) error {
-	for line, err := range s.Actions.Logs(ctx, op.ActionOperation(), job, since, follow) {
+	for line, err := range s.Actions.ActionOf(op).Logs(ctx, op.ActionOperation(), job, since, follow) {
 		if err != nil {
 			return err
 		}
@@ -82,7 +83,7 @@ func refusedError(err error, owner Owner, target Target) error {
 	switch {
 	case errors.Is(err, action.ErrNoLogs):
 		return errgrpc.WithReason(fmt.Errorf("operation %q of %s: %w: %w", target.ID, owner, errgrpc.ErrUnsupported, err), ReasonNoLogs, nil)
-	case errors.Is(err, action.ErrUnknownOperation), errors.Is(err, action.ErrUnknownAction):
+	case errors.Is(err, operationhome.ErrGone), errors.Is(err, action.ErrUnknownOperation), errors.Is(err, action.ErrUnknownAction):
 		return fmt.Errorf("operation %q of %s: %w: %w", target.ID, owner, errgrpc.ErrNotFound, err)
 	}
 	return err

@@ -14,7 +14,6 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/archive/itemoperation"
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
-	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/layout"
@@ -36,7 +35,7 @@ type Source struct {
 	// Clock paces Watch and dates requests to cancel.
 	Clock clock.WithTicker
 	// Actions are asked for the logs of operations.
-	Actions action.Operations
+	Actions *operation.Actions
 }
 
 // Owner is a Backup or Restore of the server namespace, Kind operation.KindBackup or KindRestore.

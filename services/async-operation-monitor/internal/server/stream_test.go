@@ -106,7 +106,7 @@ func newBed(t *testing.T, ops ...operation.Operation) *bed {
 	b.log, err = operation.Open(t.Context(), b.store, job)
 	require.NoError(t, err)
 	b.startServer(&server.Server{Clock: clock.RealClock{}, Operations: &server.Source{
-		Reader: b.api, Namespace: "velero", Stores: stores{b.store}, Memory: b.memory, Clock: clock.RealClock{}, Actions: logging{},
+		Reader: b.api, Namespace: "velero", Stores: stores{b.store}, Memory: b.memory, Clock: clock.RealClock{}, Actions: &operation.Actions{Shared: logging{}},
 	}})
 	return b
 }

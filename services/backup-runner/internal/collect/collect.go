@@ -60,9 +60,11 @@ type Config struct {
 type Job struct {
 	Backup *velerov1.Backup
 	// Epoch is the claim's; it fences parts and checkpoints.
-	Epoch   int64
-	Filter  *selection.Filter
-	Catalog *resource.Catalog
+	Epoch int64
+	// Instance is this process, as its Lease names it, where operations may live in it.
+	Instance string
+	Filter   *selection.Filter
+	Catalog  *resource.Catalog
 	// Discover returns a newer Catalog, and Filter with its names. Nil means that there is no
 	// other.
 	Discover func(ctx context.Context) (*resource.Catalog, *selection.Filter, error)

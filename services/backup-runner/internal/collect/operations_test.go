@@ -65,6 +65,7 @@ func TestAnOperationIsWaitedForWhateverBecomesOfItsObject(t *testing.T) {
 			require.Equal(t, "op of "+o.Item.Name, o.ID)
 			require.Equal(t, "a.io/begins BackupItemActionV2 configmaps a", o.Action+" "+o.Kind+" "+o.Item.Resource+" "+o.Item.Namespace)
 			require.False(t, o.Created.IsZero())
+			require.Nil(t, o.Home)
 			require.Empty(t, o.Key)
 			if o.Item.Name > "cm-012" {
 				require.Equal(t, []operation.Resource{{Resource: "configmaps", Namespace: "a", Name: o.Item.Name}}, o.PostOperation)
@@ -121,6 +122,9 @@ func (k *keyedAction) Start(ctx context.Context, o *action.Object, b *action.Bac
 	if k.do == nil || !k.own {
 		r.OperationID = "op of " + id.Name
 	}
+	if id.Name == "cm-006" {
+		r.Process = "p1"
+	}
 	return r, err
 }
 
@@ -153,6 +157,7 @@ func TestACallWithAKeyIsRepeatedWithTheSame(t *testing.T) {
 				require.Equal(t, o.Key, key)
 			}
 			repeated += len(keys) - 1
+			require.Equal(t, o.Item.Name == "cm-006", o.Home != nil)
 		}
 	}
 	require.Positive(t, repeated)

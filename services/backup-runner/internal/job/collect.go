@@ -112,7 +112,7 @@ func (c *backupCollection) collectJob(catalog *resource.Catalog, filter *selecti
 	at := cut.New(c.Cluster, c.ConsistentCut)
 	at.Begin(backup.ResourceVersion) // of the write that claimed it
 	return collect.Job{
-		Backup: backup, Epoch: c.held.Claim.Epoch, Filter: filter, Catalog: catalog,
+		Backup: backup, Epoch: c.held.Claim.Epoch, Instance: c.held.Claim.Owner, Filter: filter, Catalog: catalog,
 		Discover: c.discoverResources,
 		Cut:      at, Store: c.store, Dir: c.dir,
 		LiveNamespaces: func(ctx context.Context) (int, error) { return c.liveNamespaces(ctx, filter, c.held.Log) },

@@ -15,8 +15,8 @@ import (
 // decided are the shared settings that up decides itself: how the parts of one process reach each
 // other, and who may call.
 var decided = []string{
-	"nats-url", "nats-creds-file", "nats-ca-file", "nats-cert-file", "nats-key-file", "work-dir", "grpc-address", "http-address", "tls-cert-file", "tls-key-file",
-	"tls-client-ca-file", "auth", "auth-audience", "nats-stream-replicas",
+	"nats-url", "nats-creds-file", "nats-ca-file", "nats-cert-file", "nats-key-file", "work-dir", "grpc-address", "grpc-advertise-address", "http-address", "tls-cert-file", "tls-key-file", "tls-ca-file",
+	"tls-client-ca-file", "tls-server-names", "auth", "auth-audience", "auth-token-file", "nats-stream-replicas",
 }
 
 // TestUpTakesTheFlagsOfEveryService: up has --plugin-dir and the format of its log, and refuses

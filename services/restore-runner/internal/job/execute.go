@@ -112,7 +112,7 @@ func restoreObjects(ctx context.Context, a *restoreAttempt) error {
 	snapshotters, done := in.openSnapshotters(ctx)
 	defer done()
 	config := a.engineConfig()
-	config.Restored, config.Snapshotters = a.noteRestored, snapshotters
+	config.Restored, config.Snapshotters, config.Instance = a.noteRestored, snapshotters, a.held.Claim.Owner
 	return restore.Run(ctx, config)
 }
 

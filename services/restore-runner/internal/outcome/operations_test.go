@@ -25,21 +25,21 @@ func TestOperationsAreInTheRecords(t *testing.T) {
 	r.Call(1, begunCall("late", time.Second))
 	r.Call(0, begunCall("early", 0))
 	r.Call(0, begunCall("early", time.Minute)) // a Start that was repeated with its key
-	keyed := begunCall("keyed", time.Hour)
-	keyed.Begun.Key = "k"
-	r.Call(0, keyed)
+	inProcess := begunCall("home", time.Hour)
+	inProcess.Begun.Home, inProcess.Begun.Key = &operation.Home{Instance: "i", Process: "p"}, "k"
+	r.Call(0, inProcess)
 	require.NoError(t, r.Flush(t.Context(), bucket))
 
 	check := func(list []Operation, nodes ...int32) {
 		t.Helper()
 		require.Len(t, list, 3)
-		require.Equal(t, []string{"early", "late", "keyed"}, []string{list[0].ID, list[1].ID, list[2].ID})
+		require.Equal(t, []string{"early", "late", "home"}, []string{list[0].ID, list[1].ID, list[2].ID})
 		require.Equal(t, nodes[0], list[0].Node)
 		require.Equal(t, nodes[1], list[1].Node)
 		require.Equal(t, nodes[2], list[2].Node)
 		require.Equal(t, operation.Operation{
-			Action: "a.io/x", Kind: "RestoreItemActionV2", ID: "keyed", Key: "k", Created: began.Add(time.Hour),
-			Item: operation.Resource{Resource: "configmaps", Namespace: "a", Name: "x"},
+			Action: "a.io/x", Kind: "RestoreItemActionV2", ID: "home", Key: "k", Created: began.Add(time.Hour),
+			Item: operation.Resource{Resource: "configmaps", Namespace: "a", Name: "x"}, Home: &operation.Home{Instance: "i", Process: "p"},
 		}, list[2].Operation)
 	}
 	check(r.Operations(), 0, 1, 0)

@@ -122,6 +122,8 @@ type Extensions struct {
 	// ReadyTimeout is how long an object waits until its additional items are ready, unless the action
 	// sets it.
 	ReadyTimeout time.Duration
+	// Instance is the runner's.
+	Instance string
 	// Snapshotters make volumes of snapshots. Nil makes those objects errors that need one.
 	Snapshotters Snapshotters
 	// Exec runs the hooks of restored Pods. Nil runs none.

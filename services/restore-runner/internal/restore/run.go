@@ -100,7 +100,7 @@ func (r *restoreRun) makeChains() {
 	caller := actions.NewCaller(actions.CallerConfig{
 		Recorder: cfg.Recorder, History: cfg.History, Restore: cfg.Object,
 		Confirm: cfg.Confirm, IsProcessCrash: cfg.IsProcessCrash, IsNotSent: cfg.IsNotSent, Stop: r.stop,
-		Plan: cfg.Plan, Target: r.names.Target, Unrecorded: cfg.Unrecorded, Clock: cfg.Clock,
+		Plan: cfg.Plan, Target: r.names.Target, Unrecorded: cfg.Unrecorded, Instance: cfg.Instance, Clock: cfg.Clock,
 	})
 	r.chains = actions.NewChains(actions.ChainsConfig{
 		Plan: cfg.Plan, Recorder: cfg.Recorder, Loader: r.loader, Finisher: r.finisher, Existing: r.existing, Names: r.names,

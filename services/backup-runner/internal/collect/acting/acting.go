@@ -40,6 +40,8 @@ type Config struct {
 	// IsProcessCrash and IsNotSent are those of actionset.Actions.
 	IsProcessCrash func(error) bool
 	IsNotSent      func(error) bool
+	// Instance is this process, as its Lease names it, where operations may live in it.
+	Instance string
 	// Operations counts what the calls of all holders began; nil with Again.
 	Operations *operation.Counter
 	// Again is true where objects are stored again once the operations of the backup have ended: no

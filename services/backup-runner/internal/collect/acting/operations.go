@@ -77,4 +77,7 @@ func (t *objectTurn) refuseAnswer(a action.BackupItem, b *action.Backup, out *ch
 // completeBegun completes what is recorded of an operation by the answer that names it.
 func (p *Pool) completeBegun(begun *operation.Operation, r *action.BackupResult) {
 	begun.ID, begun.Created, begun.PostOperation = r.OperationID, p.Clock.Now().UTC(), effect.Resources(r.PostOperation)
+	if r.Process != "" {
+		begun.Home = &operation.Home{Instance: p.Instance, Process: r.Process}
+	}
 }

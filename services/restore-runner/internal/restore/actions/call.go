@@ -31,7 +31,9 @@ type CallerConfig struct {
 	Target func(node int32) apply.Target
 	// Unrecorded is set if the location cannot be written: operations are not supported then.
 	Unrecorded bool
-	Clock      clock.PassiveClock
+	// Instance is the runner's, which operations in processes of plugins live with.
+	Instance string
+	Clock    clock.PassiveClock
 }
 
 // Caller calls the actions of a restore. Safe for concurrent use.

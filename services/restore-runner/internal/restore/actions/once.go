@@ -135,6 +135,9 @@ func (c *Caller) recordResult(ctx context.Context, q CallRequest, r *action.Rest
 	made := outcome.Call{Action: q.Action.Name()}
 	if r.OperationID != "" {
 		begun.ID, begun.Created = r.OperationID, c.Clock.Now().UTC()
+		if r.Process != "" {
+			begun.Home = &operation.Home{Instance: c.Instance, Process: r.Process}
+		}
 		made.Begun = begun
 	}
 	answer, failure := effect.NewAnswer(made.Action, q.Object, r.Object, r.Additional, failure)

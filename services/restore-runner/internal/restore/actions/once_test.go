@@ -84,7 +84,7 @@ func TestNoMoreOperationsAreBegunThanAllowed(t *testing.T) {
 	nodes := map[string]int32{p.Name(0): 0, p.Name(1): 1}
 	s := &starter{}
 	c := NewCaller(CallerConfig{
-		Recorder: recorder, Restore: restore, Plan: p, Clock: clock,
+		Recorder: recorder, Restore: restore, Plan: p, Clock: clock, Instance: "i",
 		History: &outcome.History{Calls: map[int32]map[string]*outcome.Answer{nodes["old"]: {s.Name(): nil}}},
 		Target:  func(node int32) apply.Target { return apply.Target{Namespace: "a", Name: p.Name(node)} },
 	})

@@ -168,6 +168,8 @@ type StartBackupResponse struct {
 	Item []byte `protobuf:"bytes,1,opt,name=item,proto3" json:"item,omitempty"`
 	// The operation that was begun, empty for none. Unique within the plugin.
 	OperationId string `protobuf:"bytes,2,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	// The operation lives in this process and dies with it.
+	InProcess bool `protobuf:"varint,3,opt,name=in_process,json=inProcess,proto3" json:"in_process,omitempty"`
 	// Further objects to back up, before this one.
 	AdditionalItems []*ResourceIdentifier `protobuf:"bytes,4,rep,name=additional_items,json=additionalItems,proto3" json:"additional_items,omitempty"`
 	// Objects to back up again once the operation has ended.
@@ -218,6 +220,13 @@ func (x *StartBackupResponse) GetOperationId() string {
 		return x.OperationId
 	}
 	return ""
+}
+
+func (x *StartBackupResponse) GetInProcess() bool {
+	if x != nil {
+		return x.InProcess
+	}
+	return false
 }
 
 func (x *StartBackupResponse) GetAdditionalItems() []*ResourceIdentifier {
@@ -323,6 +332,8 @@ type StartRestoreResponse struct {
 	Item []byte `protobuf:"bytes,1,opt,name=item,proto3" json:"item,omitempty"`
 	// The operation that was begun, empty for none. Unique within the plugin.
 	OperationId string `protobuf:"bytes,2,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	// The operation lives in this process and dies with it.
+	InProcess bool `protobuf:"varint,3,opt,name=in_process,json=inProcess,proto3" json:"in_process,omitempty"`
 	// Further objects to restore, before this one.
 	AdditionalItems []*ResourceIdentifier `protobuf:"bytes,4,rep,name=additional_items,json=additionalItems,proto3" json:"additional_items,omitempty"`
 	// Do not restore the object, and ignore additional_items. The operation goes on.
@@ -373,6 +384,13 @@ func (x *StartRestoreResponse) GetOperationId() string {
 		return x.OperationId
 	}
 	return ""
+}
+
+func (x *StartRestoreResponse) GetInProcess() bool {
+	if x != nil {
+		return x.InProcess
+	}
+	return false
 }
 
 func (x *StartRestoreResponse) GetAdditionalItems() []*ResourceIdentifier {
@@ -918,25 +936,27 @@ const file_holdfast_plugin_v1_async_proto_rawDesc = "" +
 	"\x06plugin\x18\x01 \x01(\tR\x06plugin\x12\x12\n" +
 	"\x04item\x18\x02 \x01(\fR\x04item\x12\x16\n" +
 	"\x06backup\x18\x03 \x01(\fR\x06backup\x12'\n" +
-	"\x0fidempotency_key\x18\x04 \x01(\tR\x0eidempotencyKey\"\x8b\x02\n" +
+	"\x0fidempotency_key\x18\x04 \x01(\tR\x0eidempotencyKey\"\x98\x02\n" +
 	"\x13StartBackupResponse\x12\x12\n" +
 	"\x04item\x18\x01 \x01(\fR\x04item\x12!\n" +
-	"\foperation_id\x18\x02 \x01(\tR\voperationId\x12Q\n" +
+	"\foperation_id\x18\x02 \x01(\tR\voperationId\x12\x1d\n" +
+	"\n" +
+	"in_process\x18\x03 \x01(\bR\tinProcess\x12Q\n" +
 	"\x10additional_items\x18\x04 \x03(\v2&.holdfast.plugin.v1.ResourceIdentifierR\x0fadditionalItems\x12X\n" +
-	"\x14post_operation_items\x18\x05 \x03(\v2&.holdfast.plugin.v1.ResourceIdentifierR\x12postOperationItemsJ\x04\b\x03\x10\x04R\n" +
-	"in_process\"\xae\x01\n" +
+	"\x14post_operation_items\x18\x05 \x03(\v2&.holdfast.plugin.v1.ResourceIdentifierR\x12postOperationItems\"\xae\x01\n" +
 	"\x13StartRestoreRequest\x12\x16\n" +
 	"\x06plugin\x18\x01 \x01(\tR\x06plugin\x12\x12\n" +
 	"\x04item\x18\x02 \x01(\fR\x04item\x12(\n" +
 	"\x10item_from_backup\x18\x03 \x01(\fR\x0eitemFromBackup\x12\x18\n" +
 	"\arestore\x18\x04 \x01(\fR\arestore\x12'\n" +
-	"\x0fidempotency_key\x18\x05 \x01(\tR\x0eidempotencyKey\"\xd5\x01\n" +
+	"\x0fidempotency_key\x18\x05 \x01(\tR\x0eidempotencyKey\"\xe2\x01\n" +
 	"\x14StartRestoreResponse\x12\x12\n" +
 	"\x04item\x18\x01 \x01(\fR\x04item\x12!\n" +
-	"\foperation_id\x18\x02 \x01(\tR\voperationId\x12Q\n" +
+	"\foperation_id\x18\x02 \x01(\tR\voperationId\x12\x1d\n" +
+	"\n" +
+	"in_process\x18\x03 \x01(\bR\tinProcess\x12Q\n" +
 	"\x10additional_items\x18\x04 \x03(\v2&.holdfast.plugin.v1.ResourceIdentifierR\x0fadditionalItems\x12!\n" +
-	"\fskip_restore\x18\x05 \x01(\bR\vskipRestoreJ\x04\b\x03\x10\x04R\n" +
-	"in_process\"\x8c\x01\n" +
+	"\fskip_restore\x18\x05 \x01(\bR\vskipRestore\"\x8c\x01\n" +
 	"\x0fProgressRequest\x12,\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x18.holdfast.plugin.v1.KindR\x04kind\x12\x16\n" +
 	"\x06plugin\x18\x02 \x01(\tR\x06plugin\x12!\n" +

@@ -141,6 +141,8 @@ func (*DescribeRequest) Descriptor() ([]byte, []int) {
 // DescribeResponse lists the plugins of a process.
 type DescribeResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
+	// Differs for every start of every process. An operation that lives in a process is gone when this value is.
+	ProcessId string `protobuf:"bytes,1,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
 	// Sorted by kind and name.
 	Plugins       []*Plugin `protobuf:"bytes,2,rep,name=plugins,proto3" json:"plugins,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -175,6 +177,13 @@ func (x *DescribeResponse) ProtoReflect() protoreflect.Message {
 // Deprecated: Use DescribeResponse.ProtoReflect.Descriptor instead.
 func (*DescribeResponse) Descriptor() ([]byte, []int) {
 	return file_holdfast_plugin_v1_plugin_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *DescribeResponse) GetProcessId() string {
+	if x != nil {
+		return x.ProcessId
+	}
+	return ""
 }
 
 func (x *DescribeResponse) GetPlugins() []*Plugin {
@@ -520,10 +529,11 @@ var File_holdfast_plugin_v1_plugin_proto protoreflect.FileDescriptor
 const file_holdfast_plugin_v1_plugin_proto_rawDesc = "" +
 	"\n" +
 	"\x1fholdfast/plugin/v1/plugin.proto\x12\x12holdfast.plugin.v1\"\x11\n" +
-	"\x0fDescribeRequest\"Z\n" +
-	"\x10DescribeResponse\x124\n" +
-	"\aplugins\x18\x02 \x03(\v2\x1a.holdfast.plugin.v1.PluginR\apluginsJ\x04\b\x01\x10\x02R\n" +
-	"process_id\"w\n" +
+	"\x0fDescribeRequest\"g\n" +
+	"\x10DescribeResponse\x12\x1d\n" +
+	"\n" +
+	"process_id\x18\x01 \x01(\tR\tprocessId\x124\n" +
+	"\aplugins\x18\x02 \x03(\v2\x1a.holdfast.plugin.v1.PluginR\aplugins\"w\n" +
 	"\x06Plugin\x12,\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x18.holdfast.plugin.v1.KindR\x04kind\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
