@@ -84,6 +84,7 @@ func (store) Close() error { return nil }
 type locations struct {
 	store  objectstore.Store
 	other  objectstore.Store // of location "other", which is the default unless it is nil
+	phase  velerov1.BackupStorageLocationPhase
 	err    error
 	failed func() // called when opening fails
 	mode   velerov1.BackupStorageLocationAccessMode
@@ -91,7 +92,7 @@ type locations struct {
 
 func (l *locations) Get(_ context.Context, name string) (*velerov1.BackupStorageLocation, error) {
 	loc := &velerov1.BackupStorageLocation{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	loc.Spec.AccessMode = l.mode
+	loc.Spec.AccessMode, loc.Status.Phase = l.mode, l.phase
 	return loc, nil
 }
 

@@ -43,7 +43,8 @@ func TestAFailureWithoutAWritableBucketIsToldAllTheSame(t *testing.T) {
 	require.ErrorIs(t, err, objectstore.ErrNotFound)
 }
 
-// A plugin says in words of its own that credentials may only read. Each record was tried for StorePatience.
+// A plugin says in words of its own that credentials may only read. Each record was tried for StorePatience. A default
+// location that is away is not waited for either.
 func TestAReadOnlyLocationThatRefusesKeepsNobodyWaiting(t *testing.T) {
 	b := newBench(t)
 	b.storeTarball(t, 3)
@@ -55,10 +56,14 @@ func TestAReadOnlyLocationThatRefusesKeepsNobodyWaiting(t *testing.T) {
 		}
 		return nil
 	})
+	away := memstore.New()
+	away.Inject(func(memstore.Op, string) error { return errors.New("connection refused") })
+	b.locations.other, b.locations.phase = away, velerov1.LocationPhaseUnavailable
 	require.NoError(t, b.hurriedRunner(time.Hour).Run(t.Context(), "r", "uid-r"))
 	r := b.getRestore(t)
 	require.Equal(t, velerov1.RestorePhaseCompleted, r.Status.Phase, r.Status.FailureReason)
 	require.Equal(t, &velerov1.RestoreProgress{TotalItems: 3, ItemsRestored: 3}, r.Status.Progress)
+	require.Empty(t, mark.FilesLocation(r))
 }
 
 // The bucket of the backup may only be read: the records, by which another process resumes, and the files are in

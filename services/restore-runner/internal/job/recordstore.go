@@ -38,26 +38,28 @@ func (in *restoreInputs) openRecordStore(ctx context.Context) error {
 	return in.writeMark(ctx, "mark the location of the files", func(o *velerov1.Restore) error { return mark.SetFilesLocation(o, in.recordsAt) })
 }
 
-// errNotAnother means that the default location is that of the backup.
-var errNotAnother = errors.New("it is the location of the backup")
+// Why the default location is not tried.
+var (
+	errNotAnother  = errors.New("it is the location of the backup")
+	errUnavailable = errors.New("it is unavailable")
+)
 
 // openDefault opens the default location for the records and files, and creates the owner file there.
 func (in *restoreInputs) openDefault(ctx context.Context) error {
-	var name string
-	err := in.retryCall(ctx, "find the default location", func() error {
-		loc, err := in.cfg.Locations.Default(ctx)
-		if err == nil {
-			name = loc.Name
-		}
+	var loc *velerov1.BackupStorageLocation
+	err := in.retryCall(ctx, "find the default location", func() (err error) {
+		loc, err = in.cfg.Locations.Default(ctx)
 		return err
 	})
-	if err == nil && name == in.location {
-		err = errNotAnother
-	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case loc.Name == in.location:
+		return errNotAnother
+	case loc.Status.Phase == velerov1.LocationPhaseUnavailable: // is not waited for
+		return errUnavailable
 	}
-	if err = in.openElsewhere(ctx, name); err == nil {
+	if err = in.openElsewhere(ctx, loc.Name); err == nil {
 		err = in.createOwnerFile(ctx, in.recordStore)
 	}
 	if err != nil {
