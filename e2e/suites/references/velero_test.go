@@ -6,8 +6,10 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -16,15 +18,17 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 )
 
-// foreign is the backup in Velero's layout: metadata and a tarball of one gzip member, and nothing else.
+// foreign is the backup in Velero's layout: metadata, a tarball of one gzip member, the resource list, and nothing
+// else.
 const foreign = "foreign"
 
 // showForeign runs every command that looks into a backup on the one in Velero's layout.
 func (b *bed) showForeign(t *testing.T) {
 	b.storeForeign(t)
 	cli := b.CLI(t)
+	manifests := []string{"--manifest-address", b.Fleet.Of("manifest-indexer")[0].GRPC}
 	addresses := map[string][]string{
-		"backup":  {"--manifest-address", b.Fleet.Of("manifest-indexer")[0].GRPC},
+		"backup": manifests, "search": manifests, "history": manifests,
 		"restore": {"--restore-address", b.Fleet.Of("restore-runner")[0].GRPC},
 	}
 	for _, command := range []struct {
@@ -38,14 +42,15 @@ func (b *bed) showForeign(t *testing.T) {
 		{"backup related foreign certificate/web -n certificates", []string{"Issuer", "authority", "Secret", "root"}},
 		{"backup verify foreign", []string{" 0 faults"}},
 		{"backup diff estate foreign", nil},
+		{"search *-kubeconfig --backup foreign", []string{"red-kubeconfig", "blue-kubeconfig", "foreign"}},
+		{"history secret/root -n certificates --backup foreign", []string{"foreign"}},
 		{"restore plan --from-backup foreign --include-namespaces machines --all", []string{"red-kubeconfig", "unchanged"}},
 	} {
 		words := strings.Fields(command.line)
-		out, err := cli.Run(t.Context(), append(words, addresses[words[0]]...)...)
-		require.NoError(t, err, command.line)
-		for _, text := range command.says {
-			require.Contains(t, out, text, command.line)
-		}
+		require.Eventually(t, func() bool { // backups are indexed one after the other
+			out, err := cli.Run(t.Context(), append(words, addresses[words[0]]...)...)
+			return err == nil && !slices.ContainsFunc(command.says, func(text string) bool { return !strings.Contains(out, text) })
+		}, site.Patience, time.Second, "%s", command.line)
 	}
 }
 
@@ -60,6 +65,9 @@ func (b *bed) storeForeign(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, zip.Close())
 	require.NoError(t, os.WriteFile(filepath.Join(dir, foreign+".tar.gz"), packed.Bytes(), 0o600))
+
+	list := b.bucket.Read(t, "backups/"+backup+"/"+backup+"-resource-list.json.gz")
+	require.NoError(t, os.WriteFile(filepath.Join(dir, foreign+"-resource-list.json.gz"), list, 0o600))
 
 	var stored velerov1.Backup
 	require.NoError(t, json.Unmarshal(b.bucket.Read(t, "backups/"+backup+"/velero-backup.json"), &stored))
