@@ -87,7 +87,7 @@ func observeCancel(ctx context.Context, b *Bed, name string) (Facts, error) {
 	if err != nil {
 		return nil, err
 	}
-	for key := range keys { // the records of a backup that failed stay for delete item actions
+	for key := range keys { // parts go with the sweep
 		if !strings.HasPrefix(key, "parts/") {
 			f["key "+strings.ReplaceAll(key, name, "NAME")] = "there"
 		}

@@ -153,8 +153,7 @@ var Matrix = []Case{
 	{Point: "deletion/sweep-object-removed", Scenario: "sweep", Always: true},
 	{Point: "deletion/sweep-before-owner", Scenario: "sweep"},
 	{Point: "deletion/before-postpone", Scenario: "deletion-actions"},
-	{Point: "deletion/postponed", Scenario: "deletion-actions"},
-	{Point: "deletion/action-recorded", Scenario: "deletion-actions", Always: true},
+	{Point: "deletion/postponed", Scenario: "deletion-actions", Always: true},
 	{Point: "deletion/before-refusal", Scenario: "deletion-kept"},
 	{Point: "deletion/refused", Scenario: "deletion-kept"},
 

@@ -201,7 +201,7 @@ func observeBackup(ctx context.Context, b *Bed, name string) (Facts, error) {
 		f["progress"] = fmt.Sprintf("%d of %d", p.ItemsBackedUp, p.TotalItems)
 	}
 	if backup.Status.Phase == velerov1.BackupPhaseFailed {
-		return f, nil // its parts stay for the delete item action
+		return f, nil
 	}
 	scrub := strings.NewReplacer(name, "NAME", string(backup.UID), "UID")
 	if err := b.bucket.awaitSwept(ctx, f, dir, scrub); err != nil {

@@ -69,7 +69,6 @@ func Part(b, uid string, epoch int64, unit string, attempt, n int) string {
 	return fmt.Sprintf("%s%d-%s-%d-%d", PartsPrefix(b, uid), epoch, unit, attempt, n)
 }
 
-// PartEpoch returns the epoch whose holder wrote the part with this key; ok is false for sidecars,
 // records and keys elsewhere.
 func PartEpoch(b, uid, key string) (epoch int64, ok bool) {
 	rest, ok := strings.CutPrefix(key, PartsPrefix(b, uid))
@@ -122,10 +121,6 @@ func PostHooksEnded(b, uid string) string { return PartsPrefix(b, uid) + "post-h
 // DeletionDir is the prefix of what the deletion of b has to remember. It goes with the backup,
 // after its data.
 func DeletionDir(b string) string { return BackupDir(b) + "deletion/" }
-
-// DeletionRecords is the prefix of the records of which delete item actions have done their work
-// for which items of the backup with this UID.
-func DeletionRecords(b, uid string) string { return DeletionDir(b) + uid + "/" }
 
 // DeletionSnapshots is the prefix of the records of which native snapshots of the backup with this
 // UID are deleted.

@@ -38,7 +38,6 @@ func TestEveryObjectHasAKind(t *testing.T) {
 		layout.PostHooks("b", "uid", 1):         "backup record",
 		layout.PostHooksEnded("b", "uid"):       "backup record",
 		layout.BackupOperations("b", "uid"):     "operation record",
-		layout.DeletionRecords("b", "uid"):      "deletion record",
 		layout.DeletionSnapshots("b", "uid"):    "deletion record",
 		layout.RestoreLog("r"):                  "log",
 		layout.RestoreResults("r"):              "results",

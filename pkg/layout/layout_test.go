@@ -104,17 +104,3 @@ func TestRestoreOwnerFile(t *testing.T) {
 		require.ErrorContains(t, err, "restore owner file: ", bad)
 	}
 }
-
-func TestPartEpoch(t *testing.T) {
-	part := layout.Part("b", "u", 12, "unit-1", 3, 4)
-	epoch, ok := layout.PartEpoch("b", "u", part)
-	require.True(t, ok)
-	require.Equal(t, int64(12), epoch)
-	for _, key := range []string{
-		layout.Sidecar(part), layout.Checkpoint("b", "u", 1, 2), layout.Composition("b", "u"), layout.Failure("b", "u"), layout.Part("b", "other", 1, "u", 0, 0), layout.PartsPrefix("b", "u"),
-		layout.PartsPrefix("b", "u") + "1", layout.PartsPrefix("b", "u") + "1-", layout.PartsPrefix("b", "u") + "1-u/2", "",
-	} {
-		_, ok := layout.PartEpoch("b", "u", key)
-		require.False(t, ok, key)
-	}
-}

@@ -119,7 +119,6 @@ func (a *App) buildParts(ctx context.Context) error {
 		Exec:   exec,
 		Counts: counts, Clock: c.Clock, Log: c.Log, WorkDir: rt.WorkDir(),
 		Workers: c.Workers, PartBytes: c.PartBytes, PartItems: c.PartItems, BlockWorkers: c.BlockWorkers, ConsistentCut: c.ConsistentCut == CutAuto, PlanLifetime: c.PlanLifetime, StorePatience: c.StorePatience,
-		KeepFailed: func() bool { return plugins.MayServe(pluginhost.KindDeleteItemAction) },
 	})
 	a.backups = engine.New(engine.Config[*velerov1.Backup]{
 		Service: job.Service, ObjectKind: "Backup", Kind: kind, New: func() *velerov1.Backup { return &velerov1.Backup{} },

@@ -20,7 +20,6 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/service"
 	deletionv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/deletion/v1"
 	"github.com/holdfast-io/holdfast/services/deletion/internal/expiry"
-	"github.com/holdfast-io/holdfast/services/deletion/internal/itemaction"
 	"github.com/holdfast-io/holdfast/services/deletion/internal/remove"
 	"github.com/holdfast-io/holdfast/services/deletion/internal/server"
 	"github.com/holdfast-io/holdfast/services/deletion/internal/sweep"
@@ -33,7 +32,6 @@ type App struct {
 	instance *claim.Instance
 	remover  *remove.Remover
 	engine   *engine.Engine[*velerov1.DeleteBackupRequest]
-	calls    *itemaction.Calls // of plugins, by all deletions together
 
 	schedules *count.Schedules
 }
@@ -47,7 +45,7 @@ func New(ctx context.Context, c Config) (*App, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &App{config: c, runtime: rt, calls: newCalls(c.Concurrency), schedules: count.NewSchedules(rt.Registry(), rt.Manager().GetClient(), c.Options.Namespace)}
+	a := &App{config: c, runtime: rt, schedules: count.NewSchedules(rt.Registry(), rt.Manager().GetClient(), c.Options.Namespace)}
 	a.buildParts(host)
 	for _, step := range []func() error{a.schedules.Err, a.addControllers} {
 		if err := step(); err != nil {
@@ -108,7 +106,6 @@ func (a *App) buildParts(host *pluginhost.Host) {
 	sweeper := sweep.New(sweep.Config{
 		Reader: a.clusterReader(), Namespace: namespace, Opener: opener, Clock: c.Clock, Log: c.Log, Tracer: c.Tracer.Tracer(Name),
 		Metrics: sweep.NewMetrics(a.runtime.Registry()), Interval: c.SweepInterval, Grace: c.ClaimTimeout, CSI: csi,
-		KeepFailed: func() bool { return host.MayServe(pluginhost.KindDeleteItemAction) },
 	})
 	a.runtime.GoLeading(c.DutyTimeout, service.Duties{"backup-expiry": collector.Run, "leftover-sweep": sweeper.Run})
 }

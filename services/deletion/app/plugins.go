@@ -27,14 +27,8 @@ func (a *App) itemActions(host *pluginhost.Host) remove.Actions {
 		Discover: func(ctx context.Context) (selection.Resolver, error) {
 			return resource.Discover(ctx, a.runtime.RestConfig())
 		},
-		Clock: a.config.Clock, Log: a.config.Log, Metrics: itemaction.NewMetrics(a.runtime.Registry()),
-		Calls: a.calls,
+		Log: a.config.Log, Metrics: itemaction.NewMetrics(a.runtime.Registry()),
 	}
-}
-
-// newCalls leaves one deletion to others while a plugin hangs, where the process has more than one.
-func newCalls(concurrency int) *itemaction.Calls {
-	return &itemaction.Calls{Limit: max(concurrency-1, 1)}
 }
 
 // noPlugins is a session with built-in actions alone.
@@ -54,13 +48,13 @@ func (a *App) csiRemoval() (csisnapshot.API, remove.Actions) {
 		Discover: func(ctx context.Context) (selection.Resolver, error) {
 			return resource.Discover(ctx, a.runtime.RestConfig())
 		},
-		Clock: a.config.Clock, Log: a.config.Log, Calls: a.calls,
+		Log: a.config.Log,
 	}
 }
 
 // snapshotRemover returns what deletes native snapshots.
 func (a *App) snapshotRemover(host *pluginhost.Host) remove.Snapshots {
-	return &snapshots.Remover{Log: a.config.Log, Calls: a.calls, Open: func(ctx context.Context, log *slog.Logger) (snapshots.Locations, func()) {
+	return &snapshots.Remover{Log: a.config.Log, Open: func(ctx context.Context, log *slog.Logger) (snapshots.Locations, func()) {
 		session := host.Open(ctx, log)
 		return &nativesnapshot.Opener{
 			Reader: a.clusterReader(), Namespace: a.config.Options.Namespace, Session: session, WorkDir: a.runtime.WorkDir(),

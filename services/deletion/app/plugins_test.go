@@ -10,7 +10,6 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
-	"github.com/holdfast-io/holdfast/services/deletion/internal/snapshots"
 )
 
 // What a binary that cannot be asked would have registered is not known: no backup may go without
@@ -29,11 +28,4 @@ func TestABinaryThatDoesNotStartIsNotOverlooked(t *testing.T) {
 	found := unknownBinaries(open())
 	require.Len(t, found, 1)
 	require.ErrorContains(t, found[0], "plugin binary "+path+": ")
-}
-
-// All deletions together leave one place to others while a plugin hangs.
-func TestCallsOfOnePluginLeaveOnePlace(t *testing.T) {
-	require.Equal(t, []int{1, 1, 3}, []int{newCalls(1).Limit, newCalls(2).Limit, newCalls(4).Limit})
-	a := &App{calls: newCalls(4)}
-	require.Same(t, a.calls, a.snapshotRemover(nil).(*snapshots.Remover).Calls)
 }

@@ -64,9 +64,6 @@ type Job struct {
 	// GivenUp is why the backup ends without another try, nil for any other: nothing is collected or
 	// assembled any more.
 	GivenUp error
-	// KeepFailed reports whether the parts of a backup that failed stay until its deletion; nil:
-	// they go.
-	KeepFailed func() bool
 	// Exec runs the post hooks that a backup which fails owes; nil runs none.
 	Exec podhook.Executor
 	// Opened are the Pods whose hooks this process began; nil keeps none.

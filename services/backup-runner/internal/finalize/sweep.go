@@ -5,21 +5,16 @@ import (
 	"fmt"
 	"io/fs"
 
-	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/job/panics"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
 
-// sweepParts removes parts, sidecars and records. Those of a backup that failed are all that was
-// stored, and stay if a plugin has to see it before it goes. The backup has its phase already, so
+// sweepParts removes parts, sidecars and records. The backup has its phase already, so
 // that nothing waits for it, and no other holder comes after this one: what is left here, whatever
 // the reason, is removed by the sweep of leftovers in the deletion service.
 func sweepParts(ctx context.Context, s *State) error {
-	if s.Final.Status.Phase == velerov1.BackupPhaseFailed && s.KeepFailed != nil && s.KeepFailed() {
-		return nil
-	}
 	failpoint.Hit("backup-runner/before-sweep")
 	err := RemoveAll(ctx, s.Store, layout.PartsPrefix(s.Backup.Name, string(s.Backup.UID)), func(string) (bool, error) {
 		failpoint.Hit("backup-runner/sweep")

@@ -86,34 +86,6 @@ func TestACancelledBackupStops(t *testing.T) {
 	}
 }
 
-// The parts of a backup that failed or was cancelled are swept at once, and with them the only
-// trace of the objects that delete item actions have to clean up after.
-func TestPartsOfAFailedBackupStayForDeleteItemActions(t *testing.T) {
-	for _, keep := range []bool{true, false} {
-		w := newWorld(t)
-		w.KeepFailed = func() bool { return keep }
-		b := w.admitBackup(t, "b1")
-		w.beforeObject("/composition", func() { w.requestCancel(t, b, true) })
-		require.NoError(t, w.Run(t.Context(), "b1", b.UID))
-		require.Equal(t, velerov1.BackupPhaseFailed, w.readBackup(t, b).Status.Phase)
-		parts := 0
-		for _, key := range w.store.Keys() {
-			if _, ok := layout.PartEpoch("b1", string(b.UID), key); ok {
-				parts++
-			}
-		}
-		require.Equal(t, keep, parts > 0)
-	}
-	w := newWorld(t)
-	w.KeepFailed = func() bool { return true }
-	b := w.admitBackup(t, "b1")
-	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
-	w.requireComplete(t, b, velerov1.BackupPhaseCompleted)
-	for _, key := range w.store.Keys() {
-		require.NotContains(t, key, "/parts/", "what a tarball holds")
-	}
-}
-
 // The commit has begun: the request has no effect, neither in this holder nor in a successor.
 func TestARequestAfterTheCommitBeganIsTooLate(t *testing.T) {
 	w := newWorld(t)

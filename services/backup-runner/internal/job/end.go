@@ -65,7 +65,7 @@ func (a *attempt) clusterUID(ctx context.Context) (string, error) {
 func (a *attempt) finalizeJob(store objectstore.Store, dir, cluster string) finalize.Job {
 	return finalize.Job{
 		Backup: a.held.Object.DeepCopy(), Claimed: a.held.Object.Status.Phase, Epoch: a.held.Claim.Epoch, Cluster: cluster, Holder: attemptClaim{a},
-		Store: store, Dir: dir, Clock: a.Clock, Log: a.held.Log, KeepFailed: a.KeepFailed, Exec: a.Exec, Opened: &a.opened,
+		Store: store, Dir: dir, Clock: a.Clock, Log: a.held.Log, Exec: a.Exec, Opened: &a.opened,
 		Snapshots: a.CSI, Canceller: a.Operations, GivenUp: a.givenUp,
 	}
 }

@@ -106,9 +106,6 @@ type Config struct {
 	PlanLifetime time.Duration
 	// StorePatience is how long an unreachable bucket is waited for.
 	StorePatience time.Duration
-	// KeepFailed reports whether the parts of a backup that failed stay until its deletion, which
-	// shows their objects to delete item actions; nil: they go.
-	KeepFailed func() bool
 }
 
 // Kind is the engine's kind of backups. Safe for concurrent use.

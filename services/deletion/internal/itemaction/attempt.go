@@ -26,13 +26,9 @@ type attempt struct {
 	job      Job
 	log      *slog.Logger
 	metrics  *Metrics
-	calls    *Calls
-	tarball  bool             // the backup has one
-	parts    []string         // of a backup without one
 	manifest *manifest.Reader // nil when the backup has none that can be used
 	backup   *action.Backup
 	bound    []*attemptAction
-	record   *doneRecord
 	failed   *FailedError
 	pending  []*attemptAction // reused from item to item
 }
@@ -58,42 +54,26 @@ type backupItem struct {
 // showAllItems shows every item to the actions that apply to it. An error ends the attempt; failures of
 // items are in failed.
 func (w *attempt) showAllItems(ctx context.Context) error {
-	if !w.tarball {
-		return w.byParts(ctx)
-	}
 	if w.manifest != nil {
 		err := w.byManifest(ctx)
 		if !errors.Is(err, manifest.ErrCorrupt) {
 			return err
 		}
 		w.log.Warn("manifest is damaged, the tarball is read instead", "error", err)
-		if err := w.resetItems(ctx); err != nil {
-			return err
+		w.failed = &FailedError{} // all items come again
+		for _, a := range w.bound {
+			a.left = 0
 		}
 	}
 	return w.byTarball(ctx)
 }
 
-// resetItems makes that items come again: those that are done are known, those that failed are tried and
-// counted once more.
-func (w *attempt) resetItems(ctx context.Context) error {
-	if err := w.record.flushPending(ctx); err != nil {
-		return fmt.Errorf("record what delete item actions have done: %w", err)
-	}
-	w.failed = &FailedError{}
-	for _, a := range w.bound {
-		a.left = 0
-	}
-	return w.record.loadDone(ctx)
-}
-
-// pendingActions returns the actions that want the item, as far as that is known, and have not done their
-// work for it. It ends at an action that was given up, because the ones behind it may count on its
-// work. Valid until the next call.
+// pendingActions returns the actions that want the item, as far as that is known. It ends at an action
+// that was given up, because the ones behind it may count on its work. Valid until the next call.
 func (w *attempt) pendingActions(it *backupItem) []*attemptAction {
 	w.pending = w.pending[:0]
 	for _, a := range w.bound {
-		if !a.wantsItem(it) || w.record.hasDone(a.Action.Name(), it.path) {
+		if !a.wantsItem(it) {
 			continue
 		}
 		w.pending = append(w.pending, a)
@@ -109,7 +89,7 @@ func (a *attemptAction) wantsItem(it *backupItem) bool {
 }
 
 // showItem gives one item to its actions in order, and stops at the first that fails: the later ones
-// may depend on its work, in this attempt and in the next. An error ends the attempt.
+// may depend on its work. An error ends the attempt.
 func (w *attempt) showItem(ctx context.Context, it *backupItem) error {
 	if todo := w.pendingActions(it); len(todo) == 0 || todo[0].givenUp && !it.unread {
 		w.countSkipped(todo)
@@ -169,10 +149,6 @@ func (w *attempt) callAction(ctx context.Context, a *attemptAction, it *backupIt
 	if err := w.job.Confirm(ctx); err != nil {
 		return false, err
 	}
-	if err := w.calls.Begin("plugin " + name); err != nil {
-		return false, err
-	}
-	defer w.calls.End("plugin " + name)
 	err = a.Action.Execute(ctx, object, w.backup)
 	if err != nil && ctx.Err() != nil {
 		return false, context.Cause(ctx)
@@ -183,7 +159,6 @@ func (w *attempt) callAction(ctx context.Context, a *attemptAction, it *backupIt
 		w.failed.addError(err)
 		return false, nil
 	}
-	w.record.addDone(ctx, name, it.path)
 	return true, nil
 }
 

@@ -8,17 +8,14 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	clocktesting "k8s.io/utils/clock/testing"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
-	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
 	"github.com/holdfast-io/holdfast/pkg/spec/selection"
@@ -27,18 +24,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const timeout = time.Minute
-
 // bed is a bucket and the actions that are registered.
 type bed struct {
 	t       *testing.T
 	store   *memstore.Store
-	clock   *clocktesting.FakeClock
 	actions []action.DeleteItem
 	closed  int
 	confirm func() error
-	attempt string
-	parts   bool
 	r       *Runner
 
 	mu    sync.Mutex
@@ -46,11 +38,11 @@ type bed struct {
 }
 
 func newBed(t *testing.T) *bed {
-	b := &bed{t: t, store: memstore.New(), clock: clocktesting.NewFakeClock(time.Unix(0, 0)), attempt: "1"}
+	b := &bed{t: t, store: memstore.New()}
 	b.r = &Runner{
 		Open:     func(context.Context, *slog.Logger) Session { return b },
 		Discover: func(context.Context) (selection.Resolver, error) { return cluster{}, nil },
-		Clock:    b.clock, Log: slog.New(slog.DiscardHandler),
+		Log:      slog.New(slog.DiscardHandler),
 	}
 	return b
 }
@@ -136,33 +128,7 @@ func (b *bed) runAttempt(ctx context.Context) error {
 		}
 		return ctx.Err()
 	}
-	return b.r.Run(ctx, Job{
-		Backup: backupNamed("b"), UID: "uid-b", Attempt: b.attempt, Store: b.store, Parts: b.parts,
-		Confirm: confirm,
-	})
-}
-
-// runNextAttempt makes the next attempt, which is another process's.
-func (b *bed) runNextAttempt() error {
-	b.attempt += "+"
-	return b.runAttempt(b.t.Context())
-}
-
-// donePairs returns the done pairs in the bucket, sorted.
-func (b *bed) donePairs() []string {
-	b.t.Helper()
-	r := newRecord(Job{Backup: backupNamed("b"), UID: "uid-b", Store: b.store}, slog.New(slog.DiscardHandler))
-	require.NoError(b.t, r.loadDone(b.t.Context()))
-	var all []string
-	for _, key := range b.store.Keys() {
-		if strings.HasPrefix(key, layout.DeletionDir("b")) {
-			all = append(all, key)
-		}
-	}
-	if len(r.known) == 0 {
-		require.Empty(b.t, all)
-	}
-	return all
+	return b.r.Run(ctx, Job{Backup: backupNamed("b"), Store: b.store, Confirm: confirm})
 }
 
 // inBothWays runs the test on a backup of ours and on one of Velero's.

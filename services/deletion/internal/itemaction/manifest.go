@@ -18,9 +18,6 @@ const batchItems = 1000
 
 // openManifest opens the manifest. Without one, and with a damaged one, the tarball is read from its start.
 func (w *attempt) openManifest(ctx context.Context) error {
-	if !w.tarball {
-		return nil
-	}
 	m, err := tarball.OpenManifest(ctx, w.job.Store, w.job.Backup.Name)
 	switch {
 	case errors.Is(err, manifest.ErrCorrupt):
@@ -84,7 +81,7 @@ func (w *attempt) wantedKinds() []string {
 	return kinds
 }
 
-// nextBatch returns the next items that are left for an action.
+// nextBatch returns the next items that an action wants.
 func (w *attempt) nextBatch(ctx context.Context, f manifest.Filter) ([]manifest.Item, error) {
 	var batch []manifest.Item
 	for m, err := range w.manifest.Items(ctx, f) {

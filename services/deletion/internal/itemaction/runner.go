@@ -3,21 +3,18 @@
 // still names it.
 //
 // Each item is shown to the actions that want it one after the other, in alphanumeric order of
-// their names. What an action has done for an item is recorded in the bucket: a later attempt does
-// only what is left. A record may be lost with the process, so an action may see an item twice; it
-// never misses one.
+// their names. Each attempt at a deletion shows all items anew, so an action may see an item again,
+// as in Velero; it never misses one.
 package itemaction
 
 import (
 	"context"
 	"fmt"
 	"log/slog"
-	"time"
-
-	"k8s.io/utils/clock"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/pkg/spec/selection"
 )
@@ -40,37 +37,24 @@ type Runner struct {
 	Unknown func() []error
 	// Discover finds the resources that the names in selectors mean.
 	Discover func(ctx context.Context) (selection.Resolver, error)
-	Clock    clock.WithTicker
 	Log      *slog.Logger
 	Metrics  *Metrics // nil counts nothing
-	Calls    *Calls   // of all deletions together
 }
 
 // Job is one attempt at the deletion of one backup.
 type Job struct {
 	// Backup is what the actions are given.
 	Backup *velerov1.Backup
-	// UID names the backup in the bucket, whatever its object's UID is in this cluster.
-	UID string
-	// Attempt names this attempt, and no other one, in characters that a key may hold.
-	Attempt string
-	// Parts reports that the objects may be in parts: the backup has not completed. Those of one
-	// that has are in its tarball alone, also when an earlier attempt has removed that.
-	Parts bool
 	// Store is the backup's location.
 	Store objectstore.Store
 	// Confirm returns an error when the deletion is not this process's any more. It is asked before
-	// every call of an action and before every record.
+	// every call of an action.
 	Confirm func(ctx context.Context) error
 }
 
-// releaseLimit bounds the last record of an attempt that was interrupted.
-const releaseLimit = 5 * time.Second
-
-// Run shows every item to the actions that want it and have not done their work for it: those of
-// the tarball, or of the parts of a backup that failed or was cancelled before it had one. Where
-// nothing is registered, nothing is read; a backup without either is no error. What actions did not
-// do is a *FailedError; with any other error none was called.
+// Run shows every item of the tarball to the actions that want it. Where nothing is registered, nothing
+// is read; a backup without a tarball is no error: one that failed before it had one, or whose tarball an
+// earlier attempt removed. What actions did not do is a *FailedError; with any other error none was called.
 func (r *Runner) Run(ctx context.Context, job Job) error {
 	log := r.Log.With("backup", job.Backup.Name)
 	session := r.Open(ctx, log)
@@ -83,8 +67,8 @@ func (r *Runner) Run(ctx context.Context, job Job) error {
 	if len(actions) == 0 && len(unknown) == 0 {
 		return nil
 	}
-	w := &attempt{job: job, log: log, metrics: r.Metrics, calls: r.Calls, failed: &FailedError{}, record: newRecord(job, log)}
-	found, err := w.locateObjects(ctx)
+	w := &attempt{job: job, log: log, metrics: r.Metrics, failed: &FailedError{}}
+	found, err := objectstore.Exists(ctx, job.Store, layout.BackupTarball(job.Backup.Name))
 	if err != nil || !found {
 		return err
 	}
@@ -94,13 +78,10 @@ func (r *Runner) Run(ctx context.Context, job Job) error {
 	if err := r.beginAttempt(ctx, w, actions); err != nil {
 		return err
 	}
-	stop := w.record.keepWriting(ctx, r.Clock)
-	err = w.showAllItems(ctx)
-	stop()
-	return w.endAttempt(ctx, err)
+	return w.endAttempt(w.showAllItems(ctx))
 }
 
-// beginAttempt calls AppliesTo of the actions, and reads what was done before.
+// beginAttempt calls AppliesTo of the actions.
 func (r *Runner) beginAttempt(ctx context.Context, w *attempt, actions []action.DeleteItem) error {
 	cluster, err := r.Discover(ctx)
 	if err != nil {
@@ -123,15 +104,12 @@ func (r *Runner) beginAttempt(ctx context.Context, w *attempt, actions []action.
 	}
 	backup := w.job.Backup.DeepCopy()
 	backup.SetGroupVersionKind(velerov1.GroupVersion.WithKind("Backup"))
-	if w.backup, err = action.NewBackup(backup); err != nil {
-		return err
-	}
-	return w.record.loadDone(ctx)
+	w.backup, err = action.NewBackup(backup)
+	return err
 }
 
-// endAttempt writes the last record, also when the process is being stopped, and returns what was not
-// done. cause is why the attempt ended early, if it did.
-func (w *attempt) endAttempt(ctx context.Context, cause error) error {
+// endAttempt returns what was not done. cause is why the attempt ended early, if it did.
+func (w *attempt) endAttempt(cause error) error {
 	for _, a := range w.bound {
 		if a.left > 0 {
 			w.failed.addError(fmt.Errorf("plugin %s: does not answer: %d more items were not shown to it", a.Action.Name(), a.left))
@@ -140,17 +118,8 @@ func (w *attempt) endAttempt(ctx context.Context, cause error) error {
 	if cause != nil {
 		w.failed.Errs = append(w.failed.Errs, cause)
 	}
-	recording, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseLimit)
-	defer cancel()
-	err := w.record.flushPending(recording)
 	if len(w.failed.Errs) == 0 {
-		if err != nil { // nothing is asked of the record once the data is gone, and a full disk must not keep it from going
-			w.log.Warn("what delete item actions have done is not recorded", "error", err)
-		}
 		return nil
-	}
-	if err != nil {
-		w.failed.Errs = append(w.failed.Errs, fmt.Errorf("record what delete item actions have done: %w", err))
 	}
 	return w.failed
 }

@@ -11,18 +11,11 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/layout"
 )
 
-// byTarball shows the items of a tarball that has no manifest in one pass over it.
+// byTarball shows the items of a tarball that has no manifest in one pass over it. A connection that
+// breaks, as one does whose other end waits for hours while actions work, is opened again for as long as
+// there is progress.
 func (w *attempt) byTarball(ctx context.Context) error {
-	return w.readThrough(ctx, layout.BackupTarball(w.job.Backup.Name), tarball.List)
-}
-
-// archiveLister reads an archive from its start.
-type archiveLister func(ctx context.Context, r io.Reader, l tarball.Limits, v tarball.Visitor) error
-
-// readThrough shows the items of one object of the bucket. A connection that breaks, as one does whose
-// other end waits for hours while actions work, is opened again for as long as there is progress.
-func (w *attempt) readThrough(ctx context.Context, key string, list archiveLister) error {
-	for p := (archivePass{attempt: w, key: key, list: list}); ; {
+	for p := (archivePass{attempt: w, key: layout.BackupTarball(w.job.Backup.Name)}); ; {
 		before := p.passed
 		err := p.readArchive(ctx)
 		switch {
@@ -33,7 +26,7 @@ func (w *attempt) readThrough(ctx context.Context, key string, list archiveListe
 		case err == nil || isDamaged(err) || p.passed == before:
 			return err
 		}
-		w.log.Info("reading the tarball was interrupted; resuming", "key", key, "entries", p.passed, "error", err)
+		w.log.Info("reading the tarball was interrupted; resuming", "key", p.key, "entries", p.passed, "error", err)
 	}
 }
 
@@ -41,7 +34,6 @@ func (w *attempt) readThrough(ctx context.Context, key string, list archiveListe
 type archivePass struct {
 	*attempt
 	key    string
-	list   archiveLister
 	passed int   // entries that earlier passes and this one are done with
 	seen   int   // entries of this one
 	stop   error // ends the attempt
@@ -54,7 +46,7 @@ func (p *archivePass) readArchive(ctx context.Context) error {
 	}
 	defer func() { _ = in.Close() }()
 	p.seen = 0
-	return p.list(ctx, in, tarball.Limits{}, tarball.Visitor{
+	return tarball.List(ctx, in, tarball.Limits{}, tarball.Visitor{
 		Entry:   func(e tarball.Entry) error { return p.handleEntry(ctx, e) },
 		Problem: p.noteProblem,
 	})

@@ -62,9 +62,7 @@ func (j *deletionJob) runActions(ctx context.Context, store objectstore.Store, s
 		backup.Namespace = j.backup.Namespace
 	}
 	err := j.remover.Actions.Run(ctx, itemaction.Job{
-		Backup: backup, UID: storedUID(j, stored), Attempt: fmt.Sprintf("%s-%d", j.request.UID, j.held.Claim.Epoch), Store: store,
-		Parts:   stored == nil || stored.Status.Phase == velerov1.BackupPhaseFailed,
-		Confirm: func(ctx context.Context) error { return j.held.Confirm(ctx) },
+		Backup: backup, Store: store, Confirm: func(ctx context.Context) error { return j.held.Confirm(ctx) },
 	})
 	if err != nil {
 		return &keptError{err, byActions}

@@ -13,13 +13,11 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/layout"
-	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
 	"github.com/holdfast-io/holdfast/pkg/spec/selection"
 	"github.com/holdfast-io/holdfast/services/deletion/internal/backuptest"
@@ -31,19 +29,12 @@ type actionsFunc func(ctx context.Context, job itemaction.Job) error
 
 func (f actionsFunc) Run(ctx context.Context, job itemaction.Job) error { return f(ctx, job) }
 
-// leaveRecord leaves a record as actions do.
-func leaveRecord(ctx context.Context, job itemaction.Job) error {
-	return objectstore.CreateBytes(ctx, job.Store, layout.DeletionRecords(job.Backup.Name, job.UID)+job.Attempt, []byte("{}"))
-}
-
 func TestAnActionThatFailsKeepsEverything(t *testing.T) {
 	b := newBed(t, newBackup(velerov1.BackupPhaseCompleted), newRequest("d"), restoreOf("r", "b"))
 	b.fillBucket(newBackup(velerov1.BackupPhaseCompleted))
 	keys := b.store.Keys()
 	b.r.Actions = actionsFunc(func(_ context.Context, job itemaction.Job) error {
 		require.Equal(t, velerov1.BackupPhaseDeleting, job.Backup.Status.Phase)
-		require.Equal(t, "b-uid", job.UID)
-		require.Equal(t, "uid-d-1", job.Attempt)
 		return &itemaction.FailedError{Errs: []error{errors.New("plugin a.io/b: Execute of Pod a/p: boom"), errors.New("plugin a.io/x: gone")}, More: 3}
 	})
 	require.Equal(t, Done, b.processRequest("d"))
@@ -107,37 +98,6 @@ func TestActionsComeBeforeAnythingIsRemoved(t *testing.T) {
 	require.Equal(t, neighbours, b.store.Keys())
 }
 
-// TestRecordsGoAfterTheTarball: whatever of the data stays, it must be known what was done for it.
-func TestRecordsGoAfterTheTarball(t *testing.T) {
-	b := newBed(t, newBackup(velerov1.BackupPhaseCompleted), newRequest("d"))
-	b.fillBucket(newBackup(velerov1.BackupPhaseCompleted))
-	b.r.Actions = actionsFunc(leaveRecord)
-	b.injectFault(memstore.OpDelete, layout.BackupTarball("b"), errors.New("object is locked"))
-	require.Equal(t, Done, b.processRequest("d"))
-	require.Equal(t, []string{
-		"backups/b.tar.gz", layout.BackupTarball("b"), layout.DeletionRecords("b", "b-uid") + "uid-d-1", layout.OwnerFile("b"), layout.BackupMetadata("b"),
-		"backups/b2/velero-backup.json",
-	}, b.store.Keys())
-
-	var mu sync.Mutex
-	var order []string
-	b.store.Inject(func(op memstore.Op, key string) error {
-		mu.Lock()
-		defer mu.Unlock()
-		if op == memstore.OpDelete {
-			order = append(order, key)
-		}
-		return nil
-	})
-	require.NoError(t, b.client.Create(t.Context(), newRequest("e")))
-	require.Equal(t, Done, b.processRequest("e"))
-	require.Equal(t, []string{
-		layout.BackupTarball("b"), layout.DeletionRecords("b", "b-uid") + "uid-d-1", layout.DeletionRecords("b", "b-uid") + "uid-e-1",
-		layout.OwnerFile("b"), layout.BackupMetadata("b"),
-	}, order)
-	require.Equal(t, neighbours, b.store.Keys())
-}
-
 func TestActionsDoNotSeeAnotherBackup(t *testing.T) {
 	theirs := newBackup(velerov1.BackupPhaseCompleted)
 	theirs.UID, theirs.Status.StartTimestamp = "their-uid", &metav1.Time{Time: start.Add(-24 * time.Hour)}
@@ -173,25 +133,6 @@ func TestADirectoryThatWasReplacedWhileActionsWorkedStays(t *testing.T) {
 	require.Equal(t, keys, b.store.Keys())
 }
 
-// The UID in the bucket names the record: a Backup that was synced again from the bucket after a
-// failed deletion has another.
-func TestTheRecordIsNamedAfterTheStoredBackup(t *testing.T) {
-	for stored, want := range map[string]string{"uid-in-the-other-cluster": "uid-in-the-other-cluster", "../../up": "b-uid", "": "b-uid"} {
-		of := newBackup(velerov1.BackupPhaseCompleted)
-		of.UID = types.UID(stored)
-		b := newBed(t, newBackup(velerov1.BackupPhaseCompleted), newRequest("d"))
-		b.fillBucket(of)
-		asked := 0
-		b.r.Actions = actionsFunc(func(_ context.Context, job itemaction.Job) error {
-			asked++
-			require.Equal(t, want, job.UID)
-			return nil
-		})
-		require.Equal(t, Done, b.processRequest("d"))
-		require.Equal(t, 1, asked)
-	}
-}
-
 // A user deleted the Backup after a process died in the middle: actions get it from its file in the
 // bucket.
 func TestActionsOfADeletionWhoseObjectIsGone(t *testing.T) {
@@ -214,28 +155,6 @@ func TestActionsOfADeletionWhoseObjectIsGone(t *testing.T) {
 	require.Equal(t, 1, asked)
 	require.Equal(t, neighbours, b.store.Keys())
 	require.Nil(t, b.readRequest("d"))
-}
-
-// The objects of a backup that did not complete may be in its parts, those of one that did are in
-// its tarball alone.
-func TestPartsAreForBackupsThatDidNotComplete(t *testing.T) {
-	for phase, want := range map[velerov1.BackupPhase]bool{
-		velerov1.BackupPhaseCompleted: false, velerov1.BackupPhasePartiallyFailed: false, velerov1.BackupPhaseFailed: true, "": true,
-	} {
-		b := newBed(t, newBackup(velerov1.BackupPhaseFailed), newRequest("d"))
-		b.fillBucket(newBackup(phase))
-		if phase == "" {
-			require.NoError(t, b.store.Delete(t.Context(), layout.BackupMetadata("b")))
-		}
-		asked := 0
-		b.r.Actions = actionsFunc(func(_ context.Context, job itemaction.Job) error {
-			asked++
-			require.Equal(t, want, job.Parts, phase)
-			return nil
-		})
-		require.Equal(t, Done, b.processRequest("d"))
-		require.Equal(t, 1, asked, phase)
-	}
 }
 
 func TestALostClaimInterruptsActions(t *testing.T) {
@@ -282,69 +201,6 @@ func TestAHungActionDelaysOnlyItsOwnDeletion(t *testing.T) {
 	close(release)
 	require.NoError(t, <-done)
 	require.Nil(t, b.readBackup())
-}
-
-// TestAHungActionLeavesAPlace: a process with two places has two deletions that meet a hung action, and a
-// third one without it.
-func TestAHungActionLeavesAPlace(t *testing.T) {
-	b := newBed(t)
-	for _, name := range []string{"one", "two", "three"} {
-		k, d := newBackup(velerov1.BackupPhaseCompleted), newRequest(name)
-		k.Name, k.UID, d.Spec.BackupName = name, types.UID("uid-"+name), name
-		require.NoError(t, b.client.Create(t.Context(), k))
-		require.NoError(t, b.client.Create(t.Context(), d))
-		if name != "three" {
-			backuptest.Write(t, b.store, name, backuptest.Object("pods", "Pod", "a", "p"))
-		}
-		b.store.Set(layout.BackupMetadata(name), []byte(`{"metadata":{"uid":"uid-`+name+`"}}`))
-	}
-	hung := &hungAction{called: make(chan struct{}, 2), release: make(chan struct{})}
-	b.r = b.newRemoverOf(b.client, b, 2)
-	b.r.Actions = &itemaction.Runner{
-		Open:     func(context.Context, *slog.Logger) itemaction.Session { return countedSession{hung} },
-		Discover: func(context.Context) (selection.Resolver, error) { return noNames{}, nil },
-		Clock:    b.clock, Log: slog.New(slog.DiscardHandler), Calls: &itemaction.Calls{Limit: 1},
-	}
-	first, second := make(chan error, 1), make(chan error, 1)
-	process := func(name string, result chan<- error) {
-		_, err := b.r.Process(t.Context(), name)
-		result <- err
-	}
-	go process("one", first)
-	<-hung.called
-	go process("two", second)
-	select {
-	case err := <-second:
-		require.NoError(t, err)
-	case <-hung.called:
-		require.Fail(t, "both deletions wait for the action")
-	}
-	require.Equal(t, []string{"delete item actions: plugin a.io/x: works for other deletions"}, b.readRequest("two").Status.Errors)
-	require.Equal(t, Done, b.processRequest("three"))
-	require.Nil(t, b.readRequest("three"))
-
-	close(hung.release)
-	require.NoError(t, <-first)
-	b.clock.Step(busyPause)
-	require.Equal(t, Done, b.processRequest("two"))
-	require.Empty(t, b.store.Keys())
-}
-
-// hungAction does not answer before it is released.
-type hungAction struct{ called, release chan struct{} }
-
-func (*hungAction) Name() string { return "a.io/x" }
-
-func (*hungAction) AppliesTo(context.Context) (action.Selector, error) { return action.Selector{}, nil }
-
-func (h *hungAction) Execute(ctx context.Context, _ *action.Object, _ *action.Backup) error {
-	h.called <- struct{}{}
-	select {
-	case <-h.release:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // injectFault makes an operation on some keys fail.
@@ -409,7 +265,7 @@ func TestDeathAtEveryWriteWithActions(t *testing.T) {
 					return countedSession{&counted{"b.io/a", &mu, seen}, &counted{"a.io/b", &mu, seen}}
 				},
 				Discover: func(context.Context) (selection.Resolver, error) { return noNames{}, nil },
-				Clock:    b.clock, Log: slog.New(slog.DiscardHandler),
+				Log:      slog.New(slog.DiscardHandler),
 			}
 			ctx, die := context.WithCancel(t.Context())
 			m := &mortal{dieAt: k, before: before, die: die}

@@ -54,7 +54,7 @@ func (j *deletionJob) removeCSI(ctx context.Context, store objectstore.Store, st
 		return nil
 	}
 	owner := csisnapshot.Owner{Name: j.backup.Name, UID: types.UID(storedUID(j, stored))}
-	err := j.removeStored(ctx, store, stored)
+	err := j.removeStored(ctx, store)
 	if err == nil {
 		err = j.held.Confirm(ctx)
 	}
@@ -71,12 +71,11 @@ func (j *deletionJob) removeCSI(ctx context.Context, store objectstore.Store, st
 }
 
 // removeStored shows the items of a backup with CSI snapshots to the action that removes them.
-func (j *deletionJob) removeStored(ctx context.Context, store objectstore.Store, stored *velerov1.Backup) error {
+func (j *deletionJob) removeStored(ctx context.Context, store objectstore.Store) error {
 	if !j.snapshots || j.remover.CSIActions == nil {
 		return nil
 	}
 	return j.remover.CSIActions.Run(ctx, itemaction.Job{
-		Backup: j.backup, UID: storedUID(j, stored), Attempt: fmt.Sprintf("%s-%d-csi", j.request.UID, j.held.Claim.Epoch), Store: store,
-		Confirm: func(ctx context.Context) error { return j.held.Confirm(ctx) },
+		Backup: j.backup, Store: store, Confirm: func(ctx context.Context) error { return j.held.Confirm(ctx) },
 	})
 }

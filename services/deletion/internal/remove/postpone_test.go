@@ -98,29 +98,6 @@ func TestALeaveThatIsNeitherYesNorNoIsRefused(t *testing.T) {
 	}
 }
 
-// A deletion that cannot be worked on because others wait for its action has not failed.
-func TestADeletionOfABusyActionComesAgain(t *testing.T) {
-	b := newBed(t, newBackup(velerov1.BackupPhaseCompleted), newRequest("d"))
-	b.fillBucket(newBackup(velerov1.BackupPhaseCompleted))
-	busy := true
-	b.r.Actions = actionsFunc(func(context.Context, itemaction.Job) error {
-		if busy {
-			return itemaction.FailedWith([]error{itemaction.ErrBusy})
-		}
-		return nil
-	})
-	for range 3 * expiry.PerRequest {
-		require.Equal(t, Later, b.processRequest("d"))
-		d := b.readRequest("d")
-		require.Equal(t, []string{"delete item actions: works for other deletions"}, d.Status.Errors)
-		require.Zero(t, expiry.ReadTries(d).Failed)
-		b.clock.Step(busyPause)
-	}
-	busy = false
-	require.Equal(t, Done, b.processRequest("d"))
-	require.Nil(t, b.readBackup())
-}
-
 func TestADeletionThatPanicsIsGivenUp(t *testing.T) {
 	b := newBed(t, newBackup(velerov1.BackupPhaseCompleted), newRequest("d"))
 	b.fillBucket(newBackup(velerov1.BackupPhaseCompleted))

@@ -42,9 +42,8 @@ type Locations interface {
 type Remover struct {
 	// Open begins the use of plugins for one backup; what they log goes to log. The returned
 	// function ends their processes.
-	Open  func(ctx context.Context, log *slog.Logger) (Locations, func())
-	Log   *slog.Logger
-	Calls *itemaction.Calls // of all deletions together, by location
+	Open func(ctx context.Context, log *slog.Logger) (Locations, func())
+	Log  *slog.Logger
 }
 
 // Job is one attempt at the deletion of one backup.
@@ -63,8 +62,7 @@ type Job struct {
 
 // Run deletes every snapshot that an earlier attempt did not delete. All are tried; what failed is
 // an *itemaction.FailedError, each of its errors naming snapshot and volume. Where none is left no
-// plugin is started, nor where a location has its maximum of deletions: the error wraps
-// itemaction.ErrBusy. A snapshot may be deleted twice if the process dies in between, which the
+// plugin is started. A snapshot may be deleted twice if the process dies in between, which the
 // protocol lets plugins accept: that there is none is no error.
 func (r *Remover) Run(ctx context.Context, job Job) error {
 	all, err := nativesnapshot.Read(ctx, job.Store, job.Backup)
@@ -84,11 +82,6 @@ func (r *Remover) Run(ctx context.Context, job Job) error {
 	if len(left) == 0 {
 		return nil
 	}
-	endCalls, err := r.beginCalls(left)
-	if err != nil {
-		return err
-	}
-	defer endCalls()
 	locations, end := r.Open(ctx, r.Log.With("backup", job.Backup))
 	defer end()
 	p := &snapshotPass{job: job, locations: locations, log: r.Log}
@@ -97,28 +90,6 @@ func (r *Remover) Run(ctx context.Context, job Job) error {
 		r.Log.WarnContext(ctx, "credentials of volume snapshot locations stay on the disk", "error", closed)
 	}
 	return err
-}
-
-// beginCalls notes that a deletion calls the plugins of all locations of its snapshots, or of none.
-func (r *Remover) beginCalls(left []nativesnapshot.Snapshot) (end func(), err error) {
-	var counted []string
-	end = func() {
-		for _, location := range counted {
-			r.Calls.End(location)
-		}
-	}
-	for i := range left {
-		location := fmt.Sprintf("VolumeSnapshotLocation %q", left[i].Spec.Location)
-		if slices.Contains(counted, location) {
-			continue
-		}
-		if err := r.Calls.Begin(location); err != nil {
-			end()
-			return nil, err
-		}
-		counted = append(counted, location)
-	}
-	return end, nil
 }
 
 // snapshotPass is one attempt at some snapshots.

@@ -2,8 +2,6 @@ package sweep
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -41,10 +39,9 @@ func byName(name string) client.ListOption { return client.MatchingFields{"metad
 // usageInspector decides from uncached reads: whose a directory of a location is and whether it is a
 // leftover.
 type usageInspector struct {
-	reader     client.Reader // uncached
-	store      objectstore.Store
-	cluster    string // UID of this cluster
-	keepFailed func() bool
+	reader  client.Reader // uncached
+	store   objectstore.Store
+	cluster string // UID of this cluster
 }
 
 // backupStages reads the Backups of that name.
@@ -57,9 +54,8 @@ func (j *usageInspector) backupStages(ctx context.Context, name string) (map[typ
 	for i := range list.Items {
 		b := &list.Items[i]
 		stages[b.UID] = live
-		kept := b.Status.Phase == velerov1.BackupPhaseDeleting || b.Status.Phase == velerov1.BackupPhaseFailed && j.keepsFailed()
-		// What is kept is a deletion's, and the records of post hooks that are owed are a runner's.
-		if b.Status.Phase.Terminal() && !kept && !mark.PostHooksOf(b).Owed {
+		// What a backup in deletion has is the deletion's, and the records of post hooks that are owed are a runner's.
+		if b.Status.Phase.Terminal() && b.Status.Phase != velerov1.BackupPhaseDeleting && !mark.PostHooksOf(b).Owed {
 			stages[b.UID] = done
 		}
 	}
@@ -86,38 +82,14 @@ func (j *usageInspector) inspectParts(ctx context.Context, name, uid string) (di
 	if uid != own.uid {
 		return leftoverOfGone, nil
 	}
-	committed, err := j.committedPhase(ctx, name)
+	committed, err := objectstore.Exists(ctx, j.store, layout.BackupMetadata(name))
 	switch {
-	case errors.Is(err, objectstore.ErrNotFound):
-		return abandoned, nil
 	case err != nil:
 		return inUse, err
-	case committed == velerov1.BackupPhaseFailed && j.keepsFailed(): // its object is made anew from the bucket
-		return inUse, nil
+	case !committed:
+		return abandoned, nil
 	}
 	return leftoverOfGone, nil
-}
-
-func (j *usageInspector) keepsFailed() bool { return j.keepFailed != nil && j.keepFailed() }
-
-// maxMetadata bounds velero-backup.json: an API server takes no object over about 3 MiB.
-const maxMetadata = 8 << 20
-
-// committedPhase returns the phase that the backup was committed with, "" if the file has none;
-// objectstore.ErrNotFound if there is none.
-func (j *usageInspector) committedPhase(ctx context.Context, name string) (velerov1.BackupPhase, error) {
-	data, err := objectstore.ReadAll(ctx, j.store, layout.BackupMetadata(name), maxMetadata)
-	if errors.Is(err, objectstore.ErrSize) {
-		return "", nil
-	}
-	if err != nil {
-		return "", err
-	}
-	var b velerov1.Backup
-	if json.Unmarshal(data, &b) != nil {
-		return "", nil
-	}
-	return b.Status.Phase, nil
 }
 
 // inspectDirectory decides whether everything in the directory was left by the Backup with that UID.

@@ -61,7 +61,7 @@ func (p *sweepPass) sweepLocation(ctx context.Context, loc *velerov1.BackupStora
 		return err
 	}
 	defer func() { err = errors.Join(err, p.store.Close()) }()
-	p.inspector = usageInspector{reader: p.sweeper.Reader, store: p.store, cluster: cluster, keepFailed: p.sweeper.KeepFailed}
+	p.inspector = usageInspector{reader: p.sweeper.Reader, store: p.store, cluster: cluster}
 	p.remover = leftoverRemover{store: p.store, clock: p.sweeper.Clock, log: p.log, count: &p.count}
 	steps := []func(context.Context) error{p.sweepBackups, p.sweepRestores, p.sweepPlans, p.sweepUploads}
 	if loc.Spec.AccessMode == velerov1.LocationModeReadOnly {

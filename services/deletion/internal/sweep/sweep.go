@@ -62,9 +62,6 @@ type Config struct {
 	// CSI removes what is in the cluster of the CSI snapshots of a backup that is gone and that no file
 	// in the bucket names.
 	CSI Snapshots
-	// KeepFailed reports whether the parts of failed backups stay until their deletion, which shows
-	// their objects to delete item actions; nil means that they go.
-	KeepFailed func() bool
 }
 
 // Sweeper sweeps every available location; of one that is ReadOnly what restores left there.

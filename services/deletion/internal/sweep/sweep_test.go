@@ -183,32 +183,6 @@ func TestPartsOfEndedBackupsAreRemoved(t *testing.T) {
 	require.InDelta(t, 1, testutil.ToFloat64(b.s.Metrics.passes.WithLabelValues("default", "complete")), 0)
 }
 
-// The parts of a failed backup hold the only copy of the objects that delete item actions have to
-// see when it is deleted.
-func TestPartsOfFailedBackupsStayForDeleteItemActions(t *testing.T) {
-	b := newBed(t, newBackup("failed", "velero", "u", velerov1.BackupPhaseFailed), newBackup("done", "velero", "u", velerov1.BackupPhaseCompleted))
-	keep := true
-	b.s.KeepFailed = func() bool { return keep }
-	for _, name := range []string{"failed", "done", "synced", "old"} {
-		b.putOwner(name, "u", "here")
-		b.putCommitted(name)
-		b.putParts(name, "u")
-	}
-	b.store.Set(layout.BackupMetadata("synced"), []byte(`{"status":{"phase":"Failed"}}`))
-	require.NoError(t, b.client.Create(t.Context(), newBackup("synced", "velero", "made-anew", velerov1.BackupPhaseFailed)))
-	b.sweepTwice()
-	for name, parts := range map[string]int{"failed": 4, "done": 0, "synced": 4, "old": 0} {
-		require.Len(t, b.keysUnder(layout.PartsDir(name)), parts, name)
-	}
-	keep = false
-	b.clock.Step(time.Hour)
-	b.sweepTwice()
-	b.clock.Step(time.Hour)
-	b.sweepTwice()
-	require.Empty(t, b.keysUnder(layout.PartsDir("failed")), "without such an action they are of no use")
-	require.Empty(t, b.keysUnder(layout.PartsDir("synced")))
-}
-
 // A Backup that exists and has not ended needs everything, however long ago it wrote, and in
 // whatever namespace it is.
 func TestLiveBackupsAreNotTouched(t *testing.T) {
