@@ -155,3 +155,13 @@ func (b *bed) volumeNotTaken(t *testing.T) {
 	b.hasEstate(t, "volumes", "volumes")
 	require.Contains(t, b.savedObjects(t, "volumes"), "v1/PersistentVolumeClaim volumes/data")
 }
+
+// isBack requires the estate of a restored namespace.
+func (b *bed) isBack(t *testing.T, namespace string) {
+	t.Helper()
+	config, secret := &corev1.ConfigMap{}, &corev1.Secret{}
+	require.NoError(t, b.Client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "kept"}, config))
+	require.Equal(t, newKeptConfigMap(namespace).Data, config.Data)
+	require.NoError(t, b.Client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "hidden"}, secret))
+	require.Equal(t, newHiddenSecret(namespace).Data, secret.Data)
+}

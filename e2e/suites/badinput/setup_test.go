@@ -19,7 +19,7 @@ import (
 // marker is in every Secret of these tests and may be nowhere but in Secrets and tarballs.
 const marker = "hf-marker-3f9c1d7e"
 
-// bed is a site with a location ("default") in a directory, which holds hostile backups.
+// bed is a site with a location ("default") in a directory.
 type bed struct {
 	*site.Site
 	bucket *site.Bucket
@@ -32,7 +32,6 @@ func newBed(t *testing.T) *bed {
 		"manifest-indexer": {"--backup-sync-period", "1s"}, "queue-scheduler": {"--concurrent-backups", "4"},
 	}})}
 	b.bucket, b.dir = site.FileBucket(t, "default")
-	plantForeign(t, b.bucketDir())
 	b.ReachFiles(t, b.dir, b.bucket)
 	return b
 }
