@@ -44,8 +44,6 @@ var Matrix = []Case{
 	{Point: "backup-runner/before-hand-over", Scenario: "backup", After: "backup-runner/part-uploaded", Asked: true},
 	{Point: "backup-runner/handed-over", Scenario: "backup", After: "backup-runner/part-uploaded", Asked: true, Always: true},
 
-	{Point: "backup-runner/before-suspend", Scenario: "suspended"},
-	{Point: "backup-runner/suspended", Scenario: "suspended", Always: true},
 	{Point: "backup-runner/volume-locked", Scenario: "snapshots"},
 	{Point: "backup-runner/snapshot-announced", Scenario: "snapshots", Changes: withoutFact(unclearSnapshot, "calls snapshot")},
 	{Point: "backup-runner/snapshot-taken", Scenario: "snapshots", Changes: unclearSnapshot, Always: true},
@@ -183,8 +181,6 @@ var Matrix = []Case{
 	{Point: "queue-scheduler/ready-written", Scenario: "backup"},
 	{Point: "queue-scheduler/before-release", Scenario: "backup"},
 	{Point: "queue-scheduler/released", Scenario: "backup", Always: true},
-	{Point: "queue-scheduler/before-resume", Scenario: "suspended"},
-	{Point: "queue-scheduler/resumed", Scenario: "suspended"},
 	{Point: "queue-scheduler/restore-validated", Scenario: "restore"},
 	{Point: "queue-scheduler/restore-admitted", Scenario: "restore"},
 	{Point: "queue-scheduler/cancel-ended", Scenario: "cancel-waiting"},

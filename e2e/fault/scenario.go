@@ -42,7 +42,6 @@ var Scenarios = map[string]*Scenario{
 	"overlap":        {prepare: doNothing, begin: beginOverlap, observe: observeOverlap, tidy: doNothing},
 
 	"backup":    {prepare: doNothing, begin: beginBackup, observe: observeBackup, tidy: doNothing},
-	"suspended": {prepare: doNothing, begin: beginSuspended, observe: observeBackup, tidy: doNothing},
 	"snapshots": {prepare: prepareSnapshots, begin: beginSnapshots, observe: observeMore(observeBackup, addCalls), tidy: removeSnapshotLocation},
 	// A backup item action of version 2 is called; it begins an operation where the object asks for one.
 	"backup-calls": {prepare: doNothing, begin: backupOf(actions), observe: observeMore(observeBackup, addCalls), tidy: doNothing},

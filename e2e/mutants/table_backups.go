@@ -80,7 +80,7 @@ var backups = []Mutant{
 	},
 	{
 		Name: "the entry of a backup that was replaced stays", Edit: Edit{
-			"services/backup-runner/internal/job/suspend.go",
+			"services/backup-runner/internal/job/away.go",
 			"err == nil && b.UID == uid",
 			"err == nil",
 		},

@@ -40,10 +40,6 @@ const (
 	// AnnotationCommitting is the epoch in which a job began to commit what it did, a space, and
 	// the object's UID. A request to cancel that comes later is not obeyed.
 	AnnotationCommitting = "holdfast.io/committing"
-	// AnnotationSuspended marks a Backup in progress that its runner let go of because its bucket
-	// is away: the admission it ran under, the reason and the object's UID as JSON. It is removed
-	// when the Backup is admitted again.
-	AnnotationSuspended = "holdfast.io/suspended"
 	// AnnotationValidated on a Restore holds the UID of the Restore whose computed spec was written: it
 	// is not validated again (the filled-in scheduleName would fail), and a copy of it is.
 	AnnotationValidated = "holdfast.io/validated"

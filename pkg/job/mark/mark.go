@@ -1,5 +1,5 @@
 // Package mark has what runners write on a Backup or Restore beside Velero's status: the request to
-// cancel and the start of the commit, the suspension, owed post hooks, paused objects, and the Event
+// cancel and the start of the commit, owed post hooks, paused objects, and the Event
 // of its end. It recognises jobs of another server, and answers how far a job is.
 //
 // A mark is an annotation. It holds the UID of its object, for annotations are copied with it: a

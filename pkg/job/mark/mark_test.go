@@ -1,9 +1,7 @@
 package mark_test
 
 import (
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,7 +11,6 @@ import (
 )
 
 func TestTheMarkIsThatOfItsObject(t *testing.T) {
-	admitted := time.Date(2026, 1, 2, 3, 4, 5, 678, time.UTC)
 	for annotation, kind := range map[string]struct {
 		set   func(metav1.Object) error
 		read  func(metav1.Object) any
@@ -31,18 +28,6 @@ func TestTheMarkIsThatOfItsObject(t *testing.T) {
 			read:  func(obj metav1.Object) any { return mark.PostHooksOf(obj) },
 			clear: mark.ClearPostHooks,
 			want:  mark.PostHooks{UID: "one", Owed: true},
-		},
-		"holdfast.io/suspended": {
-			set: func(obj metav1.Object) error {
-				return mark.SetSuspended(obj, mark.Suspension{Admission: admitted, Reason: "the bucket"})
-			},
-			read: func(obj metav1.Object) any {
-				suspension, ok := mark.SuspensionOf(obj)
-				require.Equal(t, ok, suspension != mark.Suspension{})
-				return suspension
-			},
-			clear: mark.ClearSuspended,
-			want:  mark.Suspension{UID: "one", Admission: admitted, Reason: "the bucket"},
 		},
 	} {
 		t.Run(annotation, func(t *testing.T) {
@@ -64,10 +49,4 @@ func TestTheMarkIsThatOfItsObject(t *testing.T) {
 			require.Zero(t, kind.read(b), "unreadable")
 		})
 	}
-}
-
-func TestALongReasonOfASuspensionIsCut(t *testing.T) {
-	b := &velerov1.Backup{}
-	require.NoError(t, mark.SetSuspended(b, mark.Suspension{Reason: strings.Repeat("x", 1<<20)}))
-	require.Less(t, len(b.Annotations["holdfast.io/suspended"]), 2<<10)
 }

@@ -14,12 +14,8 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/finalize"
 )
 
-// Pending implements engine.Kind. A suspended backup waits for queue-scheduler, unless it is
-// cancelled.
+// Pending implements engine.Kind.
 func (k *Kind) Pending(_ context.Context, b *velerov1.Backup) (engine.Interest, error) {
-	if _, suspended := mark.SuspensionOf(b); suspended && !stopping(b) {
-		return engine.None, nil
-	}
 	switch runs, _ := isRunnable(b.Status.Phase); {
 	case leftUnfinished(b):
 		return engine.Resume, nil
@@ -47,9 +43,6 @@ func (k *Kind) Admit(ctx context.Context, b *velerov1.Backup) (engine.Decision[*
 	}
 	job := &attempt{Kind: k}
 	if needsLedger && !stopping(b) {
-		if _, suspended := mark.SuspensionOf(b); suspended {
-			return engine.NotNow[*velerov1.Backup]("it is suspended"), nil
-		}
 		entry, admitted, err := k.Ledger.Get(ctx, b.UID)
 		if err != nil {
 			return engine.Decision[*velerov1.Backup]{}, fmt.Errorf("read the ledger: %w", err)
@@ -69,10 +62,9 @@ func (k *Kind) Admit(ctx context.Context, b *velerov1.Backup) (engine.Decision[*
 // bucket may know of it; any other ends on the object alone.
 func (k *Kind) GiveUp(b *velerov1.Backup, reason error, claimable bool) engine.Decision[*velerov1.Backup] {
 	runs, _ := isRunnable(b.Status.Phase)
-	_, suspended := mark.SuspensionOf(b)
 	switch {
-	case !runs, suspended:
-		return engine.NotNow[*velerov1.Backup](fmt.Sprintf("its phase is %q, suspended: %t", b.Status.Phase, suspended))
+	case !runs:
+		return engine.NotNow[*velerov1.Backup](fmt.Sprintf("its phase is %q", b.Status.Phase))
 	case claimable && b.Status.Phase != velerov1.BackupPhaseReadyToStart:
 		return engine.Claim[*velerov1.Backup](&attempt{Kind: k, givenUp: reason})
 	}

@@ -52,9 +52,6 @@ var _ engine.Job[*velerov1.Backup] = (*attempt)(nil)
 // Claimed implements engine.Job.
 func (a *attempt) Claimed(b *velerov1.Backup, _ claim.Claim) error {
 	a.first = b.Status.Phase == velerov1.BackupPhaseReadyToStart
-	if stopping(b) {
-		mark.ClearSuspended(b)
-	}
 	a.reserved = !a.first // an earlier holder may have come that far
 	if a.foreign {
 		b.Status.Phase = velerov1.BackupPhaseFinalizingPartiallyFailed
@@ -75,9 +72,9 @@ func (a *attempt) Run(ctx context.Context, held *Held) error {
 }
 
 // concludeAttempt returns the error of an attempt for the engine. The ledger entry of a backup that is
-// gone is removed. A backup whose bucket is away ends on the object alone if it is cancelled: without
-// the mark of a commit the bucket holds no other end than Failed. Any other one is suspended, after the
-// post hooks of its Pods.
+// gone is removed. A backup whose bucket is away ends as Failed on the object alone: without the mark of a
+// commit the bucket holds no other end. One that may be committed, or that finalizes, is released and tried
+// again, after the post hooks of its Pods.
 func (a *attempt) concludeAttempt(err error) error {
 	if err == nil {
 		return nil
@@ -91,13 +88,11 @@ func (a *attempt) concludeAttempt(err error) error {
 	if !errors.As(err, &away) {
 		return err
 	}
-	if a.held.Cancelled() != nil && !a.committing && a.held.Stopping().Err() == nil {
+	ends := a.held.Cancelled() != nil || a.held.Object.Status.Phase == velerov1.BackupPhaseInProgress
+	if ends && !a.committing && !mark.IsCommitting(a.held.Object) && a.held.Stopping().Err() == nil {
 		return a.endAsFailed(a.owned, away.Error())
 	}
 	a.runEarly(a.owned)
-	if a.held.Stopping().Err() == nil && a.suspendBackup(a.owned, away) {
-		return nil
-	}
 	return err
 }
 

@@ -15,7 +15,6 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
-	"github.com/holdfast-io/holdfast/pkg/job/engine"
 	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
@@ -177,21 +176,4 @@ func TestACancelledBackupEndsWithoutItsBucket(t *testing.T) {
 			require.True(t, mark.PostHooksOf(got).Owed)
 		})
 	}
-}
-
-// A suspended backup has no place in the ledger, and needs none to end.
-func TestACancelledBackupThatIsSuspendedEnds(t *testing.T) {
-	w := newWorld(t)
-	b := w.admitBackup(t, "b1", abandonBackup, func(b *velerov1.Backup) {
-		b.Annotations[holdfast.AnnotationCancel] = "alice"
-		require.NoError(t, mark.SetSuspended(b, mark.Suspension{}))
-	})
-	require.NoError(t, w.Ledger.Release(t.Context(), b.UID))
-	interest, err := New(w.Config).Pending(t.Context(), w.readBackup(t, b))
-	require.NoError(t, err)
-	require.Equal(t, engine.Resume, interest)
-	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
-	w.requireCancelled(t, b, true)
-	_, suspended := mark.SuspensionOf(w.readBackup(t, b))
-	require.False(t, suspended)
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/job/mark"
@@ -111,33 +110,20 @@ func TestABucketThatIsAwayLeavesNoPodFrozen(t *testing.T) {
 	require.Contains(t, w.readDocument(t, layout.BackupResults("b1")), "its post hooks ran before it was backed up")
 }
 
-// The runner that resumes a suspended backup does not treat its Pods as frozen.
-func TestASuspendedBackupLeavesNoPodFrozen(t *testing.T) {
+// A backup that fails because its bucket is away leaves no Pod frozen.
+func TestABackupWithoutItsBucketLeavesNoPodFrozen(t *testing.T) {
 	w, db := newDatabase(t)
 	w.StorePatience = 0
-	away := true
 	w.store.Inject(func(memstore.Op, string) error {
-		if away && db.freezes > 0 {
+		if db.freezes > 0 {
 			return errGone
 		}
 		return nil
 	})
 	b := w.admitBackup(t, "b1")
 	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
-	_, suspended := mark.SuspensionOf(w.readBackup(t, b))
-	require.True(t, suspended)
+	require.Equal(t, velerov1.BackupPhaseFailed, w.readBackup(t, b).Status.Phase)
 	require.Equal(t, []int{1, 1}, []int{db.freezes, db.thaws})
-
-	away = false
-	resumed := w.readBackup(t, b)
-	mark.ClearSuspended(resumed)
-	require.NoError(t, w.client.Update(t.Context(), resumed))
-	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
-	got := w.readBackup(t, b)
-	require.Equal(t, velerov1.BackupPhasePartiallyFailed, got.Status.Phase)
-	require.Equal(t, 1, db.freezes)
-	require.Contains(t, w.readDocument(t, layout.BackupResults("b1")), "its post hooks ran before it was backed up")
-	require.NotContains(t, got.Annotations, holdfast.AnnotationPostHooks)
 }
 
 // A holder that loses a backup without a successor runs the post hooks that are owed; otherwise the

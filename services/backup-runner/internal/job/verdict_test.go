@@ -18,7 +18,6 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
-	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/kube/resource"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
@@ -68,12 +67,12 @@ func TestALostAnswerToTheCommitIsReadLater(t *testing.T) {
 	w.Locations, w.StorePatience = locations{bucket}, 0
 	b := w.admitBackup(t, "b1")
 	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
-	w.requireSuspended(t, b, errGone.Error())
+	w.requireHandedOver(t, b)
 	require.NoError(t, w.Run(t.Context(), "b1", b.UID), "the next holder cannot read it yet")
-	w.requireSuspended(t, b, errGone.Error())
+	w.requireHandedOver(t, b)
 	w.Locations = unreachable{locations{bucket}}
 	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
-	w.requireSuspended(t, b, "no such host")
+	w.requireHandedOver(t, b)
 	bucket.gone, w.Locations = false, locations{bucket}
 	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
 	w.requireComplete(t, b, velerov1.BackupPhaseCompleted)
@@ -184,13 +183,6 @@ func TestPanicsInTheAdmissionEndTheBackup(t *testing.T) {
 			w.requireGivenUp(t, b, begun)
 		})
 	}
-}
-
-func TestASuspendedBackupIsNotGivenUp(t *testing.T) {
-	w := newWorld(t)
-	b := w.admitBackup(t, "b1", abandonBackup, func(b *velerov1.Backup) { require.NoError(t, mark.SetSuspended(b, mark.Suspension{})) })
-	decision := New(w.Config).GiveUp(w.readBackup(t, b), engine.ErrInternal, true)
-	require.Equal(t, engine.NotNow[*velerov1.Backup](`its phase is "InProgress", suspended: true`), decision)
 }
 
 func damagedAnnotation(text string) func(b *velerov1.Backup) {

@@ -14,7 +14,6 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
-	"github.com/holdfast-io/holdfast/pkg/job/validate"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/messaging"
 )
@@ -143,7 +142,7 @@ func (s *Scheduler) admitBackups(ctx context.Context, v *passView) error {
 			waiting = append(waiting, b)
 		case started:
 			v.ready = append(v.ready, b)
-		case b.Status.Phase == velerov1.BackupPhaseQueued, isSuspended(b):
+		case b.Status.Phase == velerov1.BackupPhaseQueued:
 			waiting = append(waiting, b)
 		}
 	}
@@ -173,7 +172,7 @@ func (s *Scheduler) backupObstacle(v *passView, b *Waiting, w *admission) (reaso
 // that it waits all the same.
 func (s *Scheduler) startBackup(ctx context.Context, v *passView, b *velerov1.Backup, w *admission) (bool, error) {
 	if v.isAdmitted(b.UID) {
-		return s.completeAdmission(ctx, b) // an admission that was cut off is completed
+		return s.makeReady(ctx, b) // an admission that was cut off is completed
 	}
 	namespaces, err := s.resolveBackup(ctx, v, b)
 	if err != nil {
@@ -183,7 +182,7 @@ func (s *Scheduler) startBackup(ctx context.Context, v *passView, b *velerov1.Ba
 		return false, s.refuseBackup(ctx, b, fmt.Sprintf("spec.includedNamespaces: selects %d namespaces, which take %d bytes: at most %d can be admitted",
 			len(namespaces), size, ledger.MaxNamespaces))
 	}
-	problems, err := s.checkBackup(ctx, b)
+	problems, err := s.Validator.Backup(ctx, b.DeepCopy())
 	if err != nil {
 		return false, err
 	}
@@ -194,7 +193,7 @@ func (s *Scheduler) startBackup(ctx context.Context, v *passView, b *velerov1.Ba
 		return false, &awayError{problems[0].Message} // since the line was made
 	}
 	failpoint.Hit("queue-scheduler/before-swap")
-	e := backupEntry(b, namespaces, admissionTime(b, s.Clock.Now()))
+	e := backupEntry(b, namespaces, s.Clock.Now())
 	if err := s.Ledger.Admit(ctx, e, v.limits, w.blockingEntries()...); err != nil {
 		if reason := s.reasons.reportOrFail(b, err); reason != nil {
 			return false, reason
@@ -204,22 +203,6 @@ func (s *Scheduler) startBackup(ctx context.Context, v *passView, b *velerov1.Ba
 	}
 	w.noteAdmitted(e)
 	failpoint.Hit("queue-scheduler/admitted")
-	return s.completeAdmission(ctx, b)
-}
-
-// checkBackup validates a queued backup. One that was begun is what it was validated as.
-func (s *Scheduler) checkBackup(ctx context.Context, b *velerov1.Backup) (validate.Problems, error) {
-	if isSuspended(b) {
-		return nil, nil
-	}
-	return s.Validator.Backup(ctx, b.DeepCopy())
-}
-
-// completeAdmission lets an admitted backup begin, or go on.
-func (s *Scheduler) completeAdmission(ctx context.Context, b *velerov1.Backup) (bool, error) {
-	if isSuspended(b) {
-		return s.resumeSuspended(ctx, b)
-	}
 	return s.makeReady(ctx, b)
 }
 
@@ -249,7 +232,7 @@ func (s *Scheduler) failAdmission(ctx context.Context, b *velerov1.Backup, refus
 }
 
 // withdrawRefused gives the place of a job back that the API server refuses to write in any phase: it
-// stays Queued or suspended, where no runner takes it. Other errors are returned as they are.
+// stays Queued, where no runner takes it. Other errors are returned as they are.
 func (s *Scheduler) withdrawRefused(ctx context.Context, entry ledger.Entry, err error) error {
 	if !kube.IsRefused(err) {
 		return err

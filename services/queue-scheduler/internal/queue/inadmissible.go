@@ -13,16 +13,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 )
 
 // Inadmissible jobs wait for something else than their turn in the queue: they hold no place and
 // reserve no namespace, so that they delay only themselves.
 const (
-	// suspendBackoff is how long a suspended backup is inadmissible at least: others come first also
-	// where its location seems to be available.
-	suspendBackoff = 30 * time.Second
 	// refusalPause is how long a job that the API server refuses to write is not written again.
 	refusalPause = 30 * time.Second
 	// maxNote is the maximal length of an Event's note, in bytes.
@@ -97,9 +93,6 @@ func (s *Scheduler) inadmissibleReason(ctx context.Context, v *passView, b *vele
 	if err := s.refused.currentError(b); err != nil {
 		return err
 	}
-	if m, _ := mark.SuspensionOf(b); isSuspended(b) && s.Clock.Since(m.At).Abs() < suspendBackoff {
-		return &awayError{"its bucket did not answer: " + m.Reason}
-	}
 	name := b.Spec.StorageLocation
 	found, known := v.away[name]
 	if !known {
@@ -115,14 +108,14 @@ func (s *Scheduler) inadmissibleReason(ctx context.Context, v *passView, b *vele
 }
 
 // keepInadmissible handles an inadmissible backup, and reports whether it still waits. One whose location
-// is unavailable is refused after a limit, unless it was begun.
+// is unavailable is refused after a limit.
 func (s *Scheduler) keepInadmissible(ctx context.Context, w *Waiting) (bool, error) {
 	if !isAway(w.Inadmissible) {
 		return true, nil
 	}
 	b, limit := w.Backup, s.LocationTimeout
 	s.reasons.reportReason(b, w.Inadmissible)
-	if isSuspended(b) || limit <= 0 || s.Clock.Since(s.observed.since(b.UID)) < limit {
+	if limit <= 0 || s.Clock.Since(s.observed.since(b.UID)) < limit {
 		return true, nil
 	}
 	err := s.refuseBackup(ctx, b, fmt.Sprintf("spec.storageLocation: %v", w.Inadmissible), fmt.Sprintf("spec.storageLocation: unavailable for more than %s", limit))

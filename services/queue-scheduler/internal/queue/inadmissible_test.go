@@ -164,49 +164,39 @@ func TestARefusedWriteClaimsNothing(t *testing.T) {
 // A backup that the API server refuses to write in any phase is not ended: its entry in the ledger stays,
 // and with it the place and the namespaces.
 func TestABackupThatIsNeverWrittenHoldsNoPlace(t *testing.T) {
-	for name, suspended := range map[string]bool{"queued": false, "suspended": true} {
-		t.Run(name, func(t *testing.T) {
-			var refuses atomic.Bool
-			refused := refusingFuncs("bad", "")
-			b := newBed(t, ledger.Limits{Backups: 1}, interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
-				if refuses.Load() {
-					return refused.Patch(ctx, c, o, p, opts...)
-				}
-				return c.Patch(ctx, o, p, opts...)
-			}})
-			s := b.newScheduler()
-			b.createBackup("first", 0, "ns1")
-			b.createBackup("bad", 1, "ns1")
-			require.NoError(t, s.Pass(t.Context()))
-			b.setPhase("first", velerov1.BackupPhaseCompleted)
-			if suspended {
-				require.NoError(t, s.Pass(t.Context()))
-				b.setPhase("bad", velerov1.BackupPhaseInProgress)
-				b.suspendBackup("bad")
-				b.clock.Step(time.Minute)
-			}
-			refuses.Store(true)
-			b.createBackup("good", 2, "ns1")
-			for range 3 {
-				require.NoError(t, s.Pass(t.Context()))
-			}
-			require.Equal(t, []string{"good"}, b.admittedNames())
-			require.Equal(t, velerov1.BackupPhaseReadyToStart, b.backupPhase("good"))
-			x, err := s.Explain(t.Context(), "bad")
-			require.NoError(t, err)
-			require.Len(t, x.Obstacles, 1)
-			require.Equal(t, queue.WriteRefused, x.Obstacles[0].Reason)
-			require.Contains(t, x.Obstacles[0].Message, errDown.Error(), "the text of the refusal")
-
-			refuses.Store(false)
-			b.setPhase("good", velerov1.BackupPhaseCompleted)
-			b.clock.Step(time.Minute)
-			for range 2 {
-				require.NoError(t, s.Pass(t.Context()))
-			}
-			require.Equal(t, []string{"bad"}, b.admittedNames(), "it starts once it is written")
-		})
+	var refuses atomic.Bool
+	refused := refusingFuncs("bad", "")
+	b := newBed(t, ledger.Limits{Backups: 1}, interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+		if refuses.Load() {
+			return refused.Patch(ctx, c, o, p, opts...)
+		}
+		return c.Patch(ctx, o, p, opts...)
+	}})
+	s := b.newScheduler()
+	b.createBackup("first", 0, "ns1")
+	b.createBackup("bad", 1, "ns1")
+	require.NoError(t, s.Pass(t.Context()))
+	b.setPhase("first", velerov1.BackupPhaseCompleted)
+	refuses.Store(true)
+	b.createBackup("good", 2, "ns1")
+	for range 3 {
+		require.NoError(t, s.Pass(t.Context()))
 	}
+	require.Equal(t, []string{"good"}, b.admittedNames())
+	require.Equal(t, velerov1.BackupPhaseReadyToStart, b.backupPhase("good"))
+	x, err := s.Explain(t.Context(), "bad")
+	require.NoError(t, err)
+	require.Len(t, x.Obstacles, 1)
+	require.Equal(t, queue.WriteRefused, x.Obstacles[0].Reason)
+	require.Contains(t, x.Obstacles[0].Message, errDown.Error(), "the text of the refusal")
+
+	refuses.Store(false)
+	b.setPhase("good", velerov1.BackupPhaseCompleted)
+	b.clock.Step(time.Minute)
+	for range 2 {
+		require.NoError(t, s.Pass(t.Context()))
+	}
+	require.Equal(t, []string{"bad"}, b.admittedNames(), "it starts once it is written")
 }
 
 // A new restore that cannot be written claims what it would restore to, every namespace where that

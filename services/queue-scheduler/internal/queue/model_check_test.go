@@ -108,7 +108,7 @@ func (w work) holdsUp(o work) bool {
 // runningWork returns the jobs a runner has or may take, by the phases alone.
 func runningWork(backups []velerov1.Backup, restores []velerov1.Restore) (b, r []work) {
 	for i := range backups {
-		if p := backups[i].Status.Phase; (p == velerov1.BackupPhaseReadyToStart || p == velerov1.BackupPhaseInProgress) && !isSuspended(&backups[i]) {
+		if p := backups[i].Status.Phase; p == velerov1.BackupPhaseReadyToStart || p == velerov1.BackupPhaseInProgress {
 			b = append(b, backupWork(&backups[i]))
 		}
 	}
@@ -223,12 +223,6 @@ func (h *history) inOrder(a *actor, e ledger.Entry, before []ledger.Entry) {
 	for _, o := range before {
 		held = append(held, o.Namespaces)
 	}
-	for _, q := range queueOf(a.known) { // in the queue again or not yet: it may reserve its namespaces
-		if isSuspended(q) {
-			held = append(held, jobScope(q.Spec.IncludedNamespaces))
-		}
-	}
-	ahead := a.aheadWithSuspended(e.UID, before)
 	for _, q := range arrangedQueue(a.availableBackups(queueOf(a.known), before, e.UID), a.clock.Now()) {
 		if q.UID == e.UID {
 			h.noteOvertaken(a, &backups[i], before)
@@ -241,27 +235,11 @@ func (h *history) inOrder(a *actor, e ledger.Entry, before []ledger.Entry) {
 		switch {
 		case waits && scopesMeet(ns, namespaces):
 			h.addViolation("%s started past %s, which waits for the same", e.Name, q.Name)
-		case waits && ahead[q.UID] && !slices.ContainsFunc(held, func(o []string) bool { return scopesMeet(o, ns) }):
+		case waits && !slices.ContainsFunc(held, func(o []string) bool { return scopesMeet(o, ns) }):
 			h.addViolation("%s started while %s ahead of it could run", e.Name, q.Name)
 		}
 		held = append(held, ns)
 	}
-}
-
-// aheadWithSuspended are the backups ahead of one that starts if the suspended ones are in the queue
-// again: what waits for the same as they do has the class of those behind them.
-func (a *actor) aheadWithSuspended(started types.UID, admitted []ledger.Entry) map[types.UID]bool {
-	queued := slices.DeleteFunc(queueOf(a.known), func(b *velerov1.Backup) bool {
-		return a.away[b.Spec.StorageLocation] && b.UID != started && !containsEntry(admitted, b.UID)
-	})
-	ahead := map[types.UID]bool{}
-	for _, q := range arrangedQueue(queued, a.clock.Now()) {
-		if q.UID == started {
-			break
-		}
-		ahead[q.UID] = true
-	}
-	return ahead
 }
 
 // noteOvertaken notes who went ahead of a lower number, and checks that it overlaps with none of those.
@@ -280,10 +258,10 @@ func (h *history) noteOvertaken(a *actor, b *velerov1.Backup, before []ledger.En
 }
 
 // availableBackups are those of a queue whose location is available to its scheduler: the others are
-// inadmissible and hold up no backup, and so are suspended ones at first.
+// inadmissible and hold up no backup.
 func (a *actor) availableBackups(queued []*velerov1.Backup, admitted []ledger.Entry, started types.UID) []*velerov1.Backup {
 	return slices.DeleteFunc(queued, func(b *velerov1.Backup) bool {
-		return (a.away[b.Spec.StorageLocation] || isSuspended(b)) && b.UID != started && !containsEntry(admitted, b.UID)
+		return a.away[b.Spec.StorageLocation] && b.UID != started && !containsEntry(admitted, b.UID)
 	})
 }
 
@@ -356,7 +334,7 @@ func (h *history) checkSettled() {
 		if i < len(there) && len(running) < h.limits.Backups && free(w) {
 			h.addViolation("%s could run and waits", q.Name)
 		}
-		if !isSuspended(q) && q.Status.QueuePosition != i+1 {
+		if q.Status.QueuePosition != i+1 {
 			h.addViolation("%s is at %d and says %d", q.Name, i+1, q.Status.QueuePosition)
 		}
 		held = append(held, w)
@@ -382,7 +360,7 @@ func (h *history) drainAll() {
 		left := 0
 		for i := range backups {
 			b := &backups[i]
-			if (b.Status.Phase == velerov1.BackupPhaseReadyToStart || b.Status.Phase == velerov1.BackupPhaseInProgress) && !isSuspended(b) {
+			if b.Status.Phase == velerov1.BackupPhaseReadyToStart || b.Status.Phase == velerov1.BackupPhaseInProgress {
 				b.Status.Phase = velerov1.BackupPhaseCompleted
 				_ = h.store.Update(h.ctx, b)
 			}

@@ -14,7 +14,6 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
-	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/settings"
 )
 
@@ -179,7 +178,7 @@ func (h *history) noteGhost(o client.Object) {
 	switch o := o.(type) {
 	case *velerov1.Backup:
 		w = backupWork(o)
-		if o.Status.Phase != velerov1.BackupPhaseInProgress || isSuspended(o) {
+		if o.Status.Phase != velerov1.BackupPhaseInProgress {
 			return
 		}
 	case *velerov1.Restore:
@@ -225,9 +224,7 @@ func (h *history) workOnce() {
 	}
 	switch o := h.store.objects[h.random.IntN(len(h.store.objects))].DeepCopyObject().(type) {
 	case *velerov1.Backup:
-		if h.maySuspend(o) {
-			_ = h.store.Update(h.ctx, o)
-		} else if next := h.nextPhase(o); next != "" {
+		if next := h.nextPhase(o); next != "" {
 			o.Status.Phase = next
 			_ = h.store.Update(h.ctx, o)
 		}
@@ -243,24 +240,8 @@ func (h *history) workOnce() {
 	h.checkOverlaps("a runner")
 }
 
-// maySuspend lets a runner let go of a backup whose bucket is away.
-func (h *history) maySuspend(b *velerov1.Backup) bool {
-	i := slices.IndexFunc(h.ledgerEntries(), func(e ledger.Entry) bool { return e.UID == b.UID })
-	if b.Status.Phase != velerov1.BackupPhaseInProgress || isSuspended(b) || i < 0 || h.random.IntN(3) > 0 {
-		return false
-	}
-	return mark.SetSuspended(b, mark.Suspension{Admission: h.ledgerEntries()[i].Since, At: h.now}) == nil
-}
-
-func isSuspended(b *velerov1.Backup) bool {
-	_, marked := mark.SuspensionOf(b)
-	return marked && b.Status.Phase == velerov1.BackupPhaseInProgress
-}
-
-// isQueued reports that a backup is in the queue: for the first time, or once more.
-func isQueued(b *velerov1.Backup) bool {
-	return b.Status.Phase == velerov1.BackupPhaseQueued || isSuspended(b)
-}
+// isQueued reports that a backup is in the queue.
+func isQueued(b *velerov1.Backup) bool { return b.Status.Phase == velerov1.BackupPhaseQueued }
 
 // nextPhase is the next phase a runner would give a backup; empty if none.
 func (h *history) nextPhase(b *velerov1.Backup) velerov1.BackupPhase {
@@ -270,9 +251,6 @@ func (h *history) nextPhase(b *velerov1.Backup) velerov1.BackupPhase {
 			return velerov1.BackupPhaseInProgress
 		}
 	case velerov1.BackupPhaseInProgress:
-		if isSuspended(b) {
-			return ""
-		}
 		return []velerov1.BackupPhase{
 			velerov1.BackupPhaseFinalizing, velerov1.BackupPhaseWaitingForPluginOperations, velerov1.BackupPhaseCompleted, velerov1.BackupPhaseFailed,
 		}[h.random.IntN(4)]

@@ -68,7 +68,7 @@ func (s *Scheduler) releaseIdle(ctx context.Context, v *passView) error {
 	return errors.Join(errs...)
 }
 
-// isOver reports that the job of an entry is past InProgress or suspended, or gone.
+// isOver reports that the job of an entry is past InProgress, or gone.
 func (s *Scheduler) isOver(ctx context.Context, e ledger.Entry) (over, gone bool, err error) {
 	key := client.ObjectKey{Namespace: e.Namespace, Name: e.Name}
 	if e.Kind == ledger.KindRestore {
@@ -82,7 +82,7 @@ func (s *Scheduler) isOver(ctx context.Context, e ledger.Entry) (over, gone bool
 	if err := s.Reader.Get(ctx, key, b); err != nil {
 		return false, apierrors.IsNotFound(err), client.IgnoreNotFound(err)
 	}
-	return !keepsEntry(b.Status.Phase) || suspendedUnder(b, e.Since), b.UID != e.UID, nil
+	return !keepsEntry(b.Status.Phase), b.UID != e.UID, nil
 }
 
 // keepsEntry reports that a backup of this phase keeps its entry. Operations and finalizing hold up

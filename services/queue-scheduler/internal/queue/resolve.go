@@ -33,12 +33,6 @@ func (s *Scheduler) resolveBackup(ctx context.Context, v *passView, b *velerov1.
 	if found, ok := v.spaces[b.UID]; ok {
 		return found, nil
 	}
-	if isSuspended(b) { // it continues with what it was admitted for
-		if noted, ok, err := notedNamespaces(b); ok && err == nil {
-			v.spaces[b.UID] = noted
-			return noted, nil
-		}
-	}
 	live := s.liveNamespacesOf(ctx, v)
 	if live.err != nil {
 		return nil, live.err

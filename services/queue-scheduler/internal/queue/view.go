@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -21,7 +20,7 @@ import (
 type passView struct {
 	limits     ledger.Limits
 	entries    []ledger.Entry
-	entered    map[types.UID]time.Time         // the entries by UID, and since when they are there
+	entered    map[types.UID]struct{}          // the UIDs of the entries
 	holds      map[types.UID]bool              // admitted, and listed in a phase that keeps its entry
 	fresh      []*velerov1.Backup              // new ones, oldest first
 	queued     []*velerov1.Backup              // in queue order from admit on
@@ -72,12 +71,12 @@ func (s *Scheduler) readView(ctx context.Context, jobs client.Reader) (*passView
 
 func newView(entries []ledger.Entry) *passView {
 	v := &passView{
-		entries: entries, entered: make(map[types.UID]time.Time, len(entries)), holds: make(map[types.UID]bool, len(entries)),
+		entries: entries, entered: make(map[types.UID]struct{}, len(entries)), holds: make(map[types.UID]bool, len(entries)),
 		traced: map[types.UID]*velerov1.Restore{}, spaces: map[types.UID][]string{},
 		away: map[string]*awayError{},
 	}
 	for i := range entries {
-		v.entered[entries[i].UID] = entries[i].Since
+		v.entered[entries[i].UID] = struct{}{}
 	}
 	return v
 }
@@ -85,13 +84,12 @@ func newView(entries []ledger.Entry) *passView {
 // noteEntered notes what was admitted.
 func (v *passView) noteEntered(e ledger.Entry) {
 	v.entries = append(v.entries, e)
-	v.entered[e.UID] = e.Since
+	v.entered[e.UID] = struct{}{}
 }
 
 // noteAdmitted notes an admitted backup that has not run yet.
 func (v *passView) noteAdmitted(b *velerov1.Backup) {
-	since, admitted := v.entered[b.UID]
-	if admitted && keepsEntry(b.Status.Phase) && !suspendedUnder(b, since) {
+	if v.isAdmitted(b.UID) && keepsEntry(b.Status.Phase) {
 		v.holds[b.UID] = true
 	}
 }
@@ -104,7 +102,7 @@ func (v *passView) classifyBackup(b *velerov1.Backup) {
 	case b.DeletionTimestamp != nil:
 	case phase.IsNew():
 		v.fresh = append(v.fresh, b)
-	case phase == velerov1.BackupPhaseQueued, isSuspended(b):
+	case phase == velerov1.BackupPhaseQueued:
 		v.queued = append(v.queued, b)
 	case phase == velerov1.BackupPhaseReadyToStart:
 		v.ready = append(v.ready, b)

@@ -9,8 +9,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/failpoint"
-	"github.com/holdfast-io/holdfast/pkg/job/mark"
 )
 
 // lastWriteLimit bounds a write that ends the work of this process on a backup.
@@ -35,30 +33,6 @@ func (a *attempt) patience() time.Duration {
 		return min(cancelledPatience, a.StorePatience)
 	}
 	return a.StorePatience
-}
-
-// suspendBackup releases the claim of a backup whose bucket is away, so that its place goes to others: it
-// is not taken up before it is admitted again. It reports whether that was written. A backup that
-// finalizes holds no place, and is released as it is.
-func (a *attempt) suspendBackup(ctx context.Context, cause error) bool {
-	if a.held.Object.Status.Phase != velerov1.BackupPhaseInProgress {
-		return false
-	}
-	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), lastWriteLimit)
-	defer stop()
-	suspended := false // a backup that ended stays as it is
-	failpoint.Hit("backup-runner/before-suspend")
-	err := a.held.Release(ctx, func(b *velerov1.Backup) error {
-		suspended = true
-		return mark.SetSuspended(b, mark.Suspension{Admission: a.admitted.Since, At: a.Clock.Now(), Reason: cause.Error()})
-	})
-	if err != nil || !suspended {
-		a.held.Log.WarnContext(ctx, "backup not suspended", "error", err)
-		return false
-	}
-	failpoint.Hit("backup-runner/suspended")
-	a.held.Log.WarnContext(ctx, "backup suspended until its bucket is reachable", "error", cause)
-	return true
 }
 
 // releaseEntry takes a deleted backup out of the ledger, now that no process works on it any more.

@@ -12,14 +12,11 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
-	"github.com/holdfast-io/holdfast/pkg/job/mark"
-	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
 )
 
-// A backup whose bucket goes away while it runs is claimed repeatedly, and keeps its place from
-// others for as long.
-func TestABackupWhoseBucketIsAwayIsSuspended(t *testing.T) {
+// A backup whose bucket goes away while it runs fails, and gives its place to others.
+func TestABackupWhoseBucketIsAwayFails(t *testing.T) {
 	w := newWorld(t)
 	w.StorePatience = time.Second
 	b := w.admitBackup(t, "b1")
@@ -35,33 +32,8 @@ func TestABackupWhoseBucketIsAwayIsSuspended(t *testing.T) {
 	})
 	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
 	got := w.readBackup(t, b)
-	require.Equal(t, velerov1.BackupPhaseInProgress, got.Status.Phase)
-	suspension, suspended := mark.SuspensionOf(got)
-	require.True(t, suspended)
-	require.True(t, suspension.Admission.Equal(time.Unix(1, 0)))
-	require.Contains(t, suspension.Reason, "connection refused")
-	c, _, err := claim.Parse(got)
-	require.NoError(t, err)
-	require.Equal(t, claim.Claim{Epoch: 1}, c, "the claim is free")
-
-	before := w.store.Keys()
-	w.store.Inject(nil)
-	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
-	require.Equal(t, before, w.store.Keys(), "no call before it is admitted again")
-	require.NoError(t, kube.Update(t.Context(), w.client, w.client, got, func(b *velerov1.Backup) error { mark.ClearSuspended(b); return nil }))
-	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
-	w.requireComplete(t, b, velerov1.BackupPhaseCompleted)
-}
-
-// requireSuspended checks a backup that waits for its bucket, and admits it again.
-func (w *world) requireSuspended(t *testing.T, b *velerov1.Backup, reason string) {
-	t.Helper()
-	w.requireHandedOver(t, b)
-	got := w.readBackup(t, b)
-	suspension, suspended := mark.SuspensionOf(got)
-	require.True(t, suspended)
-	require.Contains(t, suspension.Reason, reason)
-	require.NoError(t, kube.Update(t.Context(), w.client, w.client, got, func(b *velerov1.Backup) error { mark.ClearSuspended(b); return nil }))
+	require.Equal(t, velerov1.BackupPhaseFailed, got.Status.Phase)
+	require.Contains(t, got.Status.FailureReason, "connection refused")
 }
 
 // The runner of a deleted backup has stopped: others need not wait for the claim timeout, unless
