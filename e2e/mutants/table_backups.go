@@ -121,8 +121,8 @@ var backups = []Mutant{
 	{
 		Name: "the records of owed post hooks are swept", Edit: Edit{
 			"services/deletion/internal/sweep/inspector.go",
-			"&& !kept && !mark.PostHooksOf(b).Owed {",
-			"&& !kept && mark.PostHooksOf(b).UID != \"?\" {",
+			"&& !mark.PostHooksOf(b).Owed {",
+			"&& mark.PostHooksOf(b).UID != \"?\" {",
 		},
 		Package: "./services/deletion/internal/sweep", Test: "TestRecordsOfABackupThatOwesPostHooksStay",
 	},

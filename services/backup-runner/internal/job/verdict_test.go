@@ -66,12 +66,12 @@ func TestALostAnswerToTheCommitIsReadLater(t *testing.T) {
 	bucket := &vanishing{Store: w.store}
 	w.Locations, w.StorePatience = locations{bucket}, 0
 	b := w.admitBackup(t, "b1")
-	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
+	require.ErrorIs(t, w.Run(t.Context(), "b1", b.UID), errGone)
 	w.requireHandedOver(t, b)
-	require.NoError(t, w.Run(t.Context(), "b1", b.UID), "the next holder cannot read it yet")
+	require.ErrorIs(t, w.Run(t.Context(), "b1", b.UID), errGone, "the next holder cannot read it yet")
 	w.requireHandedOver(t, b)
 	w.Locations = unreachable{locations{bucket}}
-	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
+	require.Error(t, w.Run(t.Context(), "b1", b.UID))
 	w.requireHandedOver(t, b)
 	bucket.gone, w.Locations = false, locations{bucket}
 	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
