@@ -12,14 +12,9 @@ import (
 	"github.com/holdfast-io/holdfast/services/async-operation-monitor/internal/poll"
 )
 
-// maxFollowed is with how many operations in memory, of some 1 KiB each, this process follows no further
-// job.
-const maxFollowed = 50_000
-
 // jobTable are the jobs that wait, as far as this process has seen them. Safe for concurrent use.
 type jobTable struct {
 	clock clock.PassiveClock
-	limit int // of the operations in memory
 	mu    sync.Mutex
 	by    map[string]*jobEntry // by kind and name
 }
@@ -41,8 +36,8 @@ type jobEntry struct {
 	notedTime time.Time
 }
 
-func newJobs(c clock.PassiveClock, limit int) *jobTable {
-	return &jobTable{clock: c, limit: limit, by: map[string]*jobEntry{}}
+func newJobs(c clock.PassiveClock) *jobTable {
+	return &jobTable{clock: c, by: map[string]*jobEntry{}}
 }
 
 // getEntry returns the entry of an object, and whether it is a new one.
@@ -112,19 +107,6 @@ func (j *jobTable) keepOperations(e *jobEntry, job *poll.Job) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	e.job = job
-}
-
-// full reports whether so many operations are in memory that no further job is followed.
-func (j *jobTable) full() bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	n := 0
-	for _, e := range j.by {
-		if e.job != nil {
-			n += e.job.Count()
-		}
-	}
-	return n >= j.limit
 }
 
 // countOpen returns how many operations in memory have not ended.

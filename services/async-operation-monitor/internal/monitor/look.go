@@ -135,9 +135,6 @@ func followJob[T client.Object](ctx context.Context, m *Monitor, k *jobKind[T], 
 	switch {
 	case err == nil:
 		return pollOperations(ctx, m, k, e, store, obj)
-	case errors.Is(err, errFull):
-		m.Log.DebugContext(ctx, "Too many operations are followed; job waits", "kind", k.name, "name", obj.GetName())
-		return m.Frequency, nil
 	case errors.Is(err, operation.ErrDamaged), errors.Is(err, objectstore.ErrNotFound), errors.Is(err, errgrpc.ErrNotFound), noLocation(err):
 		return 0, abandonJob(ctx, m, k, obj, err)
 	}
@@ -155,17 +152,10 @@ func noLocation(err error) bool {
 	return details != nil && details.Kind == "backupstoragelocations"
 }
 
-// errFull means that this process follows as many operations as it may.
-var errFull = errors.New("too many operations are followed")
-
-// openOperations reads the operations of a job, unless they are in memory. A job that is to stop is followed
-// beyond the limit.
+// openOperations reads the operations of a job, unless they are in memory.
 func openOperations[T client.Object](ctx context.Context, m *Monitor, k *jobKind[T], e *jobEntry, store objectstore.Store, obj T) error {
-	switch {
-	case e.job != nil:
+	if e.job != nil {
 		return nil
-	case m.jobs.full() && !mustStop(obj):
-		return errFull
 	}
 	job, err := m.Poller.Open(ctx, store, operation.Job{Kind: k.name, Name: obj.GetName(), UID: string(obj.GetUID())})
 	if err != nil {

@@ -7,37 +7,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
-	"github.com/holdfast-io/holdfast/services/async-operation-monitor/internal/monitor"
-	"github.com/holdfast-io/holdfast/services/async-operation-monitor/internal/poll"
 )
-
-// A job waits while other jobs have as many operations as are followed. One that is to stop does not.
-func TestAJobWaitsWhileTooManyOperationsAreFollowed(t *testing.T) {
-	inBubble(t, func(b *bed) {
-		b.startReplica(func(c *monitor.Config, _ *poll.Config) { c.MaxFollowed = 2 })
-		for _, name := range []string{"a", "b", "c"} {
-			b.createJob(operation.KindBackup, name, name+"1", name+"2")
-			b.advanceClock(3 * time.Second) // they are polled one after the other
-		}
-		b.advanceClock(time.Minute)
-		require.NotZero(b, b.plugins.countCalls("a1"))
-		require.Zero(b, b.plugins.countCalls("b1"))
-		b.editBackup("c", func(o *velerov1.Backup) { o.Annotations[holdfast.AnnotationCancel] = "alice" })
-		b.advanceClock(2 * time.Minute)
-		require.Equal(b, velerov1.BackupPhaseFinalizingPartiallyFailed, b.readBackup("c").Status.Phase)
-		require.Zero(b, b.plugins.countCalls("b1"))
-		b.plugins.setProgress("a1", action.Progress{Done: true})
-		b.plugins.setProgress("a2", action.Progress{Done: true})
-		b.advanceClock(time.Minute)
-		require.Equal(b, velerov1.BackupPhaseFinalizing, b.readBackup("a").Status.Phase)
-		require.NotZero(b, b.plugins.countCalls("b1"))
-	})
-}
 
 // The operations of a backup whose object was deleted past every request, or failed over them, are cancelled
 // once by the process that follows it, in a bucket that is away too; those of a new backup of that name

@@ -10,7 +10,6 @@
 package monitor
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -53,7 +52,7 @@ type Events interface {
 	Eventf(regarding, related runtime.Object, eventtype, reason, action, note string, args ...any)
 }
 
-// Config is what a Monitor works with. Every field is required but MaxFollowed.
+// Config is what a Monitor works with. Every field is required.
 type Config struct {
 	Reader    client.Reader // uncached
 	Client    client.Client // reads may come from a cache
@@ -66,8 +65,6 @@ type Config struct {
 	Frequency time.Duration
 	Clock     clock.PassiveClock
 	Log       *slog.Logger
-	// MaxFollowed is with how many operations in memory no further job is followed; 0 means 50,000.
-	MaxFollowed int
 }
 
 // Monitor polls the jobs that wait. Safe for concurrent use.
@@ -78,7 +75,7 @@ type Monitor struct {
 
 // New returns a Monitor. Setup and Serve bring it to life.
 func New(cfg Config) *Monitor {
-	return &Monitor{Config: cfg, jobs: newJobs(cfg.Clock, cmp.Or(cfg.MaxFollowed, maxFollowed))}
+	return &Monitor{Config: cfg, jobs: newJobs(cfg.Clock)}
 }
 
 // Setup adds the controllers to the manager.

@@ -85,9 +85,6 @@ func (j *Job) States() []operation.State {
 	return slices.Clone(j.seen)
 }
 
-// Count returns how many operations there are.
-func (j *Job) Count() int { return len(j.memos) }
-
 // Open returns how many operations had not ended when the last poll did.
 func (j *Job) Open() int {
 	j.mu.Lock()
