@@ -36,7 +36,6 @@ const (
 type Runtime struct {
 	base     Base
 	config   *rest.Config
-	time     *kube.ServerClock
 	api      *serverReach
 	manager  ctrl.Manager
 	fabric   *messaging.Client
@@ -72,7 +71,6 @@ func New(ctx context.Context, base Base) (*Runtime, error) {
 		grpcLis:  base.GRPCListener,
 		httpLis:  base.HTTPListener,
 		registry: prometheus.NewRegistry(),
-		time:     kube.NewServerClock(base.Clock),
 		api:      &serverReach{clock: base.Clock, grace: OutageGrace + probeAfter},
 		parts:    rungroup.New(rungroup.Config{Grace: HandOverLimit, Clock: base.Clock, Log: base.Log}),
 		last:     rungroup.New(rungroup.Config{Grace: HandOverLimit + base.DrainLimit, Clock: base.Clock, Log: base.Log}),
@@ -109,7 +107,6 @@ func (r *Runtime) connectBackends(ctx context.Context) error {
 		return err
 	}
 	cfg.UserAgent = "holdfast-" + r.base.Name + "/" + telemetry.Version()
-	cfg.Wrap(r.time.Wrap)
 	cfg.Wrap(r.api.Wrap)
 	r.config = cfg
 	if r.manager, err = kube.NewManager(cfg, o.Namespace, r.base.CacheTransform, r.base.Log); err != nil {
@@ -183,9 +180,6 @@ func (r *Runtime) Manager() ctrl.Manager { return r.manager }
 // WorkDir is the directory of this process below --work-dir. It is removed at the end of Run, or by
 // a later process of the service when this one dies.
 func (r *Runtime) WorkDir() string { return r.work.path }
-
-// ServerTime is the time of this process's clock, and never later than the API server's.
-func (r *Runtime) ServerTime() *kube.ServerClock { return r.time }
 
 // RestConfig is the connection to the API server. Copy it before changing it.
 func (r *Runtime) RestConfig() *rest.Config { return r.config }

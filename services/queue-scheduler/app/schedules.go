@@ -19,7 +19,7 @@ func (a *App) newScheduler(counts *count.Schedules, jobs client.Reader) (*schedu
 	}
 	scheduler := schedule.New(schedule.Config{
 		Reader: reader, Jobs: jobs, Client: writer, Namespace: namespace, SkipImmediately: c.ScheduleSkipImmediately,
-		Events: rt.Manager().GetEventRecorder(Name), CountBackup: made.Inc, Clock: c.Clock, Now: rt.ServerTime().Now, Log: c.Log,
+		Events: rt.Manager().GetEventRecorder(Name), CountBackup: made.Inc, Clock: c.Clock, Log: c.Log,
 	})
 	if err := scheduler.Watch(rt.Manager(), Name+"-schedule"); err != nil {
 		return nil, fmt.Errorf("controller schedule: %w", err)

@@ -35,10 +35,7 @@ type Config struct {
 	// CountBackup counts a Backup that was made by a schedule.
 	CountBackup func(schedule string)
 	Clock       clock.Clock
-	// Now is the time that Schedules are judged by and that is written into them: of Clock, and not
-	// later than by the API server. Nil is the time of Clock alone.
-	Now func() time.Time
-	Log *slog.Logger
+	Log         *slog.Logger
 }
 
 // Scheduler makes passes. Wake may be called from anywhere, Run once at a time.
@@ -50,9 +47,6 @@ type Scheduler struct {
 
 // New returns a Scheduler.
 func New(cfg Config) *Scheduler {
-	if cfg.Now == nil {
-		cfg.Now = cfg.Clock.Now
-	}
 	return &Scheduler{Config: cfg, wake: make(chan struct{}, 1), reported: map[types.UID]time.Time{}}
 }
 
@@ -88,7 +82,7 @@ func (s *Scheduler) waitUntil(next time.Time) time.Duration {
 	if next.IsZero() {
 		return period
 	}
-	return min(period, max(0, next.Sub(s.Now())))
+	return min(period, max(0, next.Sub(s.Clock.Now())))
 }
 
 // runPass checks every Schedule once and returns when the next slot starts, zero for none. Schedules
@@ -99,7 +93,7 @@ func (s *Scheduler) runPass(ctx context.Context) (time.Time, error) {
 	if err := s.Reader.List(ctx, list, client.InNamespace(s.Namespace)); err != nil {
 		return time.Time{}, fmt.Errorf("list schedules: %w", err)
 	}
-	p := &schedulePass{Scheduler: s, now: s.Now()}
+	p := &schedulePass{Scheduler: s, now: s.Clock.Now()}
 	var next time.Time
 	var errs []error
 	for i := range list.Items {
