@@ -1,6 +1,6 @@
 package layout
 
-// RestoreDir is the prefix of everything of restore r, in the location of its backup.
+// RestoreDir is the prefix of everything of restore r, in the location of its backup, or the one of its mark.
 func RestoreDir(r string) string { return RestoresDir + r + "/" }
 
 // RestoreLog is the gzip text log.

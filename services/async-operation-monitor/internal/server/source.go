@@ -63,7 +63,7 @@ func (s *Source) OfBackup(ctx context.Context, name string) ([]itemoperation.Ope
 	return s.listOperations(f), nil
 }
 
-// OfRestore is OfBackup for a restore, whose files lie beside its backup.
+// OfRestore is OfBackup for a restore, whose files lie with its backup, or in the location of its mark.
 func (s *Source) OfRestore(ctx context.Context, name string) ([]itemoperation.Operation, error) {
 	f, err := s.readOperations(ctx, Owner{operation.KindRestore, name})
 	if err != nil {
