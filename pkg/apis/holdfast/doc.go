@@ -32,6 +32,9 @@ const (
 	AnnotationPlan = "holdfast.io/plan"
 	// AnnotationPlanStrict ("true") beside it fails a job that would do other than the plan says.
 	AnnotationPlanStrict = "holdfast.io/plan-strict"
+	// AnnotationDryRun ("true") on a Restore has it be planned only: it ends as FailedValidation with the
+	// summary and the id of the plan.
+	AnnotationDryRun = "holdfast.io/dry-run"
 	// AnnotationPlanDifferences on a Backup that executed a plan says how they differ.
 	AnnotationPlanDifferences = "holdfast.io/plan-differences"
 	// AnnotationCancel asks for a job that has not ended to be stopped: who asks, and when, and the

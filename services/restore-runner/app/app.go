@@ -102,17 +102,18 @@ func (a *App) wireParts(config *Config) error {
 		REST:    a.runtime.RestConfig(), Clock: config.Clock, Log: config.Log, Metrics: counts, WorkDir: a.runtime.WorkDir(),
 		TerminatingTimeout: config.TerminatingTimeout, ResourceTimeout: config.ResourceTimeout,
 		StorePatience: config.StorePatience, Exec: exec, Actions: a.actionSets(config.Base), Snapshotters: a.snapshotterSets(config.Base), ReadyTimeout: config.ReadyTimeout,
-		CSI:        isCSIEnabled(config.Base),
-		Validator:  &validate.Validator{Reader: mgr.GetAPIReader(), Namespace: namespace, Locations: locations, Clock: config.Clock},
-		Operations: &operation.Canceller{Actions: &operation.Actions{Shared: a.home.Processes, Homes: homes}, Clock: config.Clock, Log: config.Log},
-		Ended:      a.phaseAnnouncer(config), Events: mgr.GetEventRecorder(Name),
+		CSI:          isCSIEnabled(config.Base),
+		Validator:    &validate.Validator{Reader: mgr.GetAPIReader(), Namespace: namespace, Locations: locations, Clock: config.Clock},
+		PlanLifetime: config.PlanLifetime,
+		Operations:   &operation.Canceller{Actions: &operation.Actions{Shared: a.home.Processes, Homes: homes}, Clock: config.Clock, Log: config.Log},
+		Ended:        a.phaseAnnouncer(config), Events: mgr.GetEventRecorder(Name),
 	})
 	jobs := a.newEngine(config, kind, instance)
 	if err := jobs.Setup(mgr); err != nil {
 		return err
 	}
 	answers := newServer(mgr.GetAPIReader(), namespace, kind, config.Instance, config.Clock)
-	answers.plans, answers.planLifetime = kind, config.PlanLifetime
+	answers.plans = kind
 	restorev1.RegisterRestoreServiceServer(a.runtime.GRPC(), answers)
 	a.runtime.ReadyWhen("instance lease", instance.Ready)
 	a.runtime.GoLast("instance", a.stay.Before(instance.Run))

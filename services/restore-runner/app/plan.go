@@ -30,7 +30,7 @@ func (s *restoreServer) PlanRestore(req *restorev1.PlanRestoreRequest, stream gr
 	}
 	var sending sync.Mutex // progress comes from another goroutine
 	planned, err := s.plans.PlanRestore(stream.Context(), &job.PlanRequest{
-		Restore: r, ServerDryRun: req.GetServerDryRun(), Lifetime: s.planLifetime,
+		Restore: r, ServerDryRun: req.GetServerDryRun(),
 		Progress: func(c outcome.Counts) {
 			sending.Lock()
 			defer sending.Unlock()

@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"time"
 
 	"google.golang.org/grpc"
 	"k8s.io/apimachinery/pkg/types"
@@ -33,8 +32,6 @@ type restoreServer struct {
 	jobs     runningJobs
 	instance string // the name of this process's Lease
 	plans    planner
-	// planLifetime is how long plans are kept.
-	planLifetime time.Duration
 }
 
 // newServer returns a server of the restores of a namespace. The reader must not be a cache: answers must

@@ -65,6 +65,16 @@ func TestRestoresWaitInOrder(t *testing.T) {
 	b.passWith(s, "r2", "r3")
 }
 
+// A runner plans it without a place; nothing waits for it.
+func TestADryRunIsNotQueued(t *testing.T) {
+	b := newBed(t, ledger.Limits{Backups: 5, Restores: 5}, interceptor.Funcs{})
+	s := b.newScheduler()
+	b.restoreOf("dry", 1, "ns1", map[string]string{holdfast.AnnotationDryRun: "true"})
+	b.createRestore("real", 2, "ns1")
+	b.passWith(s, "real")
+	require.Empty(t, b.getRestore("dry").Status.Phase)
+}
+
 // What a restore writes to is found out once, when it is validated, and delays no other job.
 func TestTargetsOfARestoreAreNoted(t *testing.T) {
 	b := newBed(t, ledger.Limits{Backups: 5, Restores: 5}, interceptor.Funcs{})

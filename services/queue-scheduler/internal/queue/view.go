@@ -113,6 +113,9 @@ func (v *passView) classifyBackup(b *velerov1.Backup) {
 }
 
 func (v *passView) classifyRestore(r *velerov1.Restore) {
+	if r.Status.Phase.IsNew() && r.Annotations[holdfast.AnnotationDryRun] == "true" {
+		return // a runner plans it, beside the queue
+	}
 	if !r.Status.Phase.Terminal() {
 		v.traced[r.UID] = r
 		v.unfinished = append(v.unfinished, r)

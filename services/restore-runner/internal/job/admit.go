@@ -31,6 +31,9 @@ func (k *Kind) Admit(ctx context.Context, restore *velerov1.Restore) (engine.Dec
 	if !phase.IsNew() && !hasBegun(phase) {
 		return engine.NotNow[*velerov1.Restore]("nothing to do in phase " + string(phase)), nil
 	}
+	if isDryRun(restore) {
+		return k.endDryRun(ctx, restore)
+	}
 	_, admitted, err := k.cfg.Ledger.Get(ctx, restore.UID)
 	if err != nil {
 		return engine.Decision[*velerov1.Restore]{}, fmt.Errorf("look the restore up in the ledger: %w", err)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
 
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
@@ -29,8 +30,6 @@ type PlanRequest struct {
 	Restore *velerov1.Restore
 	// ServerDryRun sends creations with dryRun=All.
 	ServerDryRun bool
-	// Lifetime is how long the plan is kept.
-	Lifetime time.Duration
 	// Progress is called now and then.
 	Progress func(outcome.Counts)
 }
@@ -58,8 +57,9 @@ func (k *Kind) PlanRestore(ctx context.Context, req *PlanRequest) (_ *PlannedRes
 		return nil, err
 	}
 	spec.BackupName, spec.ScheduleName = o.Spec.BackupName, ""
-	delete(o.Annotations, holdfast.AnnotationPlan)
-	delete(o.Annotations, holdfast.AnnotationPlanStrict)
+	for _, key := range []string{holdfast.AnnotationPlan, holdfast.AnnotationPlanStrict, holdfast.AnnotationDryRun, corev1.LastAppliedConfigAnnotation} {
+		delete(o.Annotations, key)
+	}
 	a, err := k.openDryRun(ctx, o, ctx)
 	defer a.inputs.close()
 	if err != nil {
@@ -71,7 +71,7 @@ func (k *Kind) PlanRestore(ctx context.Context, req *PlanRequest) (_ *PlannedRes
 	if planned.Writer, planned.Header.Messages, err = a.runDry(ctx, req.ServerDryRun, req.Progress); err != nil {
 		return nil, err
 	}
-	if err := planned.store(ctx, a, spec, req.Lifetime); err != nil {
+	if err := planned.store(ctx, a, spec); err != nil {
 		return nil, errors.Join(err, planned.Close())
 	}
 	return planned, nil
@@ -134,7 +134,7 @@ func (a *restoreAttempt) runDry(ctx context.Context, server bool, progress func(
 }
 
 // store completes the header and stores the plan. A location that cannot be written is no error.
-func (p *PlannedRestore) store(ctx context.Context, a *restoreAttempt, spec *velerov1.RestoreSpec, lifetime time.Duration) error {
+func (p *PlannedRestore) store(ctx context.Context, a *restoreAttempt, spec *velerov1.RestoreSpec) error {
 	text, err := json.Marshal(spec)
 	if err != nil {
 		return fmt.Errorf("encode the spec: %w", err)
@@ -142,7 +142,7 @@ func (p *PlannedRestore) store(ctx context.Context, a *restoreAttempt, spec *vel
 	now := a.cfg.Clock.Now().UTC().Truncate(time.Second)
 	h := &p.Header
 	h.ID, h.Kind, h.Backup, h.Spec, h.Annotations = storedplan.NewID(now), storedplan.KindRestore, spec.BackupName, text, a.restore.Annotations
-	h.Created, h.Expires, h.Counts, h.LeftOut = now, now.Add(lifetime), p.Counts(), a.prepared.leftOut
+	h.Created, h.Expires, h.Counts, h.LeftOut = now, now.Add(a.cfg.PlanLifetime), p.Counts(), a.prepared.leftOut
 	if a.inputs.readOnly {
 		p.Unstored = fmt.Errorf("location %q: %w", a.inputs.location, objectstore.ErrReadOnly)
 		return nil

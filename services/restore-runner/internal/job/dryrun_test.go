@@ -39,6 +39,7 @@ func newPlanBench(t *testing.T) *bench {
 	t.Helper()
 	b := newBench(t)
 	b.config.Validator = &validate.Validator{Reader: b.client, Namespace: "velero", Locations: availableLocations{b.locations}, Clock: b.config.Clock}
+	b.config.PlanLifetime = time.Hour
 	b.runner = newRunner(b.config)
 	b.storeTarball(t, 4)
 	b.cluster.Put("/api/v1/namespaces/a", object{"metadata": object{"name": "a"}})
@@ -50,7 +51,7 @@ func newPlanBench(t *testing.T) *bench {
 
 func (b *bench) planRestore(t *testing.T, r *velerov1.Restore) (*job.PlannedRestore, map[string]storedplan.Row) {
 	t.Helper()
-	planned, err := job.New(b.config.Config).PlanRestore(t.Context(), &job.PlanRequest{Restore: r, Lifetime: time.Hour})
+	planned, err := job.New(b.config.Config).PlanRestore(t.Context(), &job.PlanRequest{Restore: r})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, planned.Close()) })
 	rows := map[string]storedplan.Row{}
@@ -190,6 +191,30 @@ func TestAStrictRestoreRefusesAChangedClusterBeforeItChangesAnything(t *testing.
 		if name != "" {
 			require.Equal(t, []string{"metadata.annotations[holdfast.io/plan-strict]: 1 objects differ from plan " + planned.Header.ID, "ConfigMap a/c001: planned: unchanged, now: create"}, r.Status.ValidationErrors)
 			require.Equal(t, before, b.cluster.Content())
+		}
+	}
+}
+
+func TestARestoreThatIsADryRunEndsWithWhatWasFound(t *testing.T) {
+	for backup, want := range map[string][]string{"b": {"dry run: nothing was restored", "objects: 1 conflict, 2 create, 1 unchanged"}, "absent": {`spec.backupName: backup "absent" not found`}} {
+		b := newPlanBench(t)
+		before, keys := b.cluster.Content(), b.store.Keys()
+		b.createRestore(t, false, func(r *velerov1.Restore) {
+			r.Spec.BackupName = backup
+			r.Annotations = map[string]string{holdfast.AnnotationDryRun: "true"}
+		})
+		require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
+		r := b.getRestore(t)
+		require.Equal(t, velerov1.RestorePhaseFailedValidation, r.Status.Phase)
+		require.Len(t, r.Status.ValidationErrors, len(want))
+		for i := range want {
+			require.Contains(t, r.Status.ValidationErrors[i], want[i])
+		}
+		require.Equal(t, before, b.cluster.Content())
+		require.Empty(t, r.Finalizers)
+		require.Equal(t, []velerov1.RestorePhase{velerov1.RestorePhaseFailedValidation}, b.ended)
+		for _, key := range added(keys, b.store.Keys()) {
+			require.True(t, strings.HasPrefix(key, layout.PlansDir), key)
 		}
 	}
 }

@@ -94,6 +94,8 @@ type Config struct {
 	RecordBatch int
 	// Validator judges Restores whose dry run is asked for, and those of stored plans.
 	Validator *validate.Validator
+	// PlanLifetime is how long the plans of dry runs are kept.
+	PlanLifetime time.Duration
 	// Events records what a restore waits for. Nil records nothing.
 	Events mark.Events
 	// Ended is called with each restore that got a terminal phase, after that is durable.
@@ -135,6 +137,8 @@ func (k *Kind) Pending(ctx context.Context, restore *velerov1.Restore) (engine.I
 		return engine.None, nil
 	case hasBegun(phase), leftUnfinished(restore):
 		return engine.Resume, nil
+	case isDryRun(restore):
+		return engine.Begin, nil
 	case phase.IsNew():
 		_, admitted, err := k.cfg.Ledger.Get(ctx, restore.UID)
 		if err != nil || !admitted {
