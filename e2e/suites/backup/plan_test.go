@@ -21,6 +21,7 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
 	"github.com/holdfast-io/holdfast/pkg/archive/tarball"
+	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	"github.com/holdfast-io/holdfast/pkg/kube/rawlist"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/filestore"
 	backupv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/backup/v1"
@@ -106,6 +107,9 @@ func TestAPlanHoldsWhatTheBackupStores(t *testing.T) {
 	// What a backup makes of its own, or the server all the time.
 	moving := []string{"events", "events.events.k8s.io", "leases.coordination.k8s.io", "backups.velero.io"}
 	b.planBackup(t, velerov1.BackupSpec{IncludeClusterResources: &yes}, "*") // the server answers for all kinds from now on
+	book := ledger.New(b.client, b.client, server)                           // its ConfigMap is made with the first entry
+	require.NoError(t, book.Admit(t.Context(), ledger.Entry{UID: "none", Kind: ledger.KindBackup, Namespace: server, Name: "none"}, ledger.Limits{}))
+	require.NoError(t, book.Release(t.Context(), "none"))
 	for name, tt := range map[string]struct {
 		spec       velerov1.BackupSpec
 		namespaces []string

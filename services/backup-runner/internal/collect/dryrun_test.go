@@ -164,6 +164,18 @@ func TestADryRunDecidesOnVolumesAsTheRunDoes(t *testing.T) {
 	}
 }
 
+// What goes wrong with each object of a large cluster does not make a plan that cannot be sent.
+func TestADryRunBoundsItsRemarks(t *testing.T) {
+	s := newSetup(t, newEstateServer(), velerov1.BackupSpec{IncludedResources: []string{"configmaps"}})
+	s.addActions(safeAction{&fakeAction{name: "a.io/fails", do: func(context.Context, action.Identity, *action.Object) (action.BackupResult, error) {
+		return action.BackupResult{}, errors.New("no")
+	}}})
+	found, planned := s.dryRun(t)
+	require.Empty(t, planned, "the run would store none of them, nor their namespaces")
+	require.Len(t, found.Messages, 201)
+	require.Equal(t, "and 100 remarks more", found.Messages[200])
+}
+
 // watchedLists notes which resources were listed with more than metadata.
 type watchedLists struct {
 	*rawlist.Client

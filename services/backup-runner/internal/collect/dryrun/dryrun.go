@@ -85,8 +85,10 @@ type planner struct {
 
 	mu     sync.Mutex
 	result Result
-	held   map[string]*storedplan.Row // of claims, until their volumes are decided on
-	named  []namedItem                // what actions named, and nobody looked for yet
+	// messages counts remarks, also those that are not kept.
+	messages int
+	held     map[string]*storedplan.Row // of claims, until their volumes are decided on
+	named    []namedItem                // what actions named, and nobody looked for yet
 }
 
 // Run makes the dry run. An error means that nothing can be said; kinds and objects that cannot be read are messages.
@@ -117,6 +119,7 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 	}
 	slices.Sort(p.result.NotCalled)
 	slices.SortFunc(p.result.Volumes, func(a, b Volume) int { return cmp.Or(cmp.Compare(a.Claim, b.Claim), cmp.Compare(a.Name, b.Name)) })
+	p.boundResult()
 	return &p.result, nil
 }
 
@@ -155,10 +158,29 @@ func (p *planner) noteMessages() {
 	}
 }
 
+// maxMessages is how many remarks a plan has, and maxVolumes how many volumes a summary lists: a message of gRPC has 4 MiB.
+const (
+	maxMessages = 200
+	maxVolumes  = 5000
+)
+
 func (p *planner) addMessage(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.result.Messages = append(p.result.Messages, fmt.Sprintf(format, args...))
+	if p.messages++; p.messages <= maxMessages {
+		p.result.Messages = append(p.result.Messages, fmt.Sprintf(format, args...))
+	}
+}
+
+// boundResult cuts what would be too much for one message, and says so. The rows have all of it.
+func (p *planner) boundResult() {
+	if more := p.messages - maxMessages; more > 0 {
+		p.result.Messages = append(p.result.Messages, fmt.Sprintf("and %d remarks more", more))
+	}
+	if more := len(p.result.Volumes) - maxVolumes; more > 0 {
+		p.result.Volumes = p.result.Volumes[:maxVolumes]
+		p.result.Messages = append(p.result.Messages, fmt.Sprintf("%d volumes more are not in the summary", more))
+	}
 }
 
 // listAll makes the passes of a real collection.

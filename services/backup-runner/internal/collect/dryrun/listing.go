@@ -109,16 +109,20 @@ func (s *unitSink) Item(item jsonlist.Item) error {
 		s.leftOut++
 		return nil
 	}
-	o := s.p.describeObject(&s.u.Res.Kind, s.gr, &s.meta, item.Raw, s.others)
+	extra, others := plan.IsExtra(s.p.Filter, s.gr, &s.meta), s.others
+	if extra {
+		others = nil // no action sees it
+	}
+	o := s.p.describeObject(&s.u.Res.Kind, s.gr, &s.meta, item.Raw, others)
 	switch {
-	case plan.IsExtra(s.p.Filter, s.gr, &s.meta):
+	case extra:
 		o.addReason("the Namespace of selected objects")
 	case s.u.Role == plan.Definition:
 		o.addReason("the definition of selected objects")
 	case s.u.Role == plan.BoundVolume:
 		o.addReason("the volume of a selected claim")
 	}
-	if s.safe.Touch(&s.meta, item.Raw) {
+	if !extra && s.safe.Touch(&s.meta, item.Raw) {
 		o.raw = typedObject(&o.row, item)
 	}
 	s.page = append(s.page, o)
@@ -200,20 +204,21 @@ func (s *unitSink) Commit(rawlist.Page) error {
 		p.addMessage("%s", text)
 	}
 	p.facts.Exist(s.seen)
-	namespaces := map[string]struct{}{}
+	namespaces, added := map[string]struct{}{}, false
 	for i := range s.page {
 		o := &s.page[i]
 		if s.registered {
 			p.items.SetResult(itemset.Stored, o.key)
 		}
-		if err := p.addObject(s.ctx, s.gr, o); err != nil {
+		stored, err := p.addObject(s.ctx, s.gr, o)
+		if err != nil {
 			return err
 		}
-		if o.row.Namespace != "" {
+		if added = added || stored; stored && o.row.Namespace != "" {
 			namespaces[o.row.Namespace] = struct{}{}
 		}
 	}
-	if len(s.page) > 0 {
+	if added {
 		p.facts.Add(s.gr, namespaces)
 	}
 	if s.u.Role == plan.Plain && s.leftOut > 0 {
@@ -235,20 +240,18 @@ func (p *planner) countOf(kind *schema.GroupVersionKind) *Count {
 	return c
 }
 
-// addObject adds an object that the backup would hold, after the actions that may be called.
-func (p *planner) addObject(ctx context.Context, gr schema.GroupResource, o *foundObject) error {
-	if o.raw != nil {
-		if stored := p.callActions(ctx, gr, o); !stored {
-			return context.Cause(ctx)
-		}
+// addObject adds an object that the backup would hold, after the actions that may be called, and reports whether these let it be.
+func (p *planner) addObject(ctx context.Context, gr schema.GroupResource, o *foundObject) (stored bool, err error) {
+	if o.raw != nil && !p.callActions(ctx, gr, o) {
+		return false, context.Cause(ctx)
 	}
 	if o.volume != nil {
 		p.facts.Bind([]checkpoint.VolumeInfo{*o.volume})
 	}
 	if held := p.countObject(o); held {
-		return nil
+		return true, nil
 	}
-	return p.Rows.Add(o.row)
+	return true, p.Rows.Add(o.row)
 }
 
 // countObject counts an object. The row of a claim or volume is kept back, if what becomes of its data is decided on later.

@@ -105,10 +105,13 @@ func (p *planner) addItem(ctx context.Context, n *namedItem) error {
 	if p.safe.Wants(gr).Touch(m, found.Item.Raw) {
 		o.raw = found.Item.Raw
 	}
-	namespaces := map[string]struct{}{}
-	if item.Namespace != "" {
-		namespaces[item.Namespace] = struct{}{}
+	stored, err := p.addObject(ctx, gr, &o)
+	if stored && err == nil {
+		namespaces := map[string]struct{}{}
+		if item.Namespace != "" {
+			namespaces[item.Namespace] = struct{}{}
+		}
+		p.facts.AddExtra(gr, namespaces)
 	}
-	p.facts.AddExtra(gr, namespaces)
-	return p.addObject(ctx, gr, &o)
+	return err
 }
