@@ -78,10 +78,10 @@ func newBed() *bed {
 	return b
 }
 
-func (b *bed) newInstance(name string, predecessors ...string) *Instance {
+func (b *bed) newInstance(name string) *Instance {
 	return NewInstance(Config{
 		Reader: b.client, Client: b.client, Namespace: namespace, Name: name, Address: name + ":7442", Timeout: timeout,
-		Busy: func() bool { return true }, Predecessors: predecessors, Clock: b.clock, Log: slog.New(slog.NewTextHandler(&b.log, nil)),
+		Busy: func() bool { return true }, Clock: b.clock, Log: slog.New(slog.NewTextHandler(&b.log, nil)),
 	})
 }
 
@@ -195,18 +195,6 @@ func TestAnUnknownHolderIsWatchedFromTheFirstQuestionOn(t *testing.T) {
 	requireHeld(t, two, obj, "lost")
 	b.advanceAlive(t, beat, two)
 	require.Equal(t, int64(8), acquireClaim(t, two, obj).Epoch)
-}
-
-func TestAPredecessorIsGone(t *testing.T) {
-	b := newBed()
-	before := b.newInstance("before")
-	b.advanceAlive(t, beat, before)
-	obj := newJob()
-	acquireClaim(t, before, obj)
-	after := b.newInstance("after", "before")
-	b.advanceAlive(t, beat, after)
-	require.Equal(t, "before", <-after.Expired())
-	require.Equal(t, int64(2), acquireClaim(t, after, obj).Epoch)
 }
 
 func TestLeasesOfTheLongDeadAreRemoved(t *testing.T) {

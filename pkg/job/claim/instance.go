@@ -40,12 +40,9 @@ type Config struct {
 	Timeout   time.Duration // a holder of claims unchanged for this long is dead; 0 means 30 s
 	// Busy, unless nil, reports that the end of this instance matters to others although it holds no
 	// claim: it stays awake then. Busy must be fast, and must not call back into the instance.
-	Busy func() bool
-	// Predecessors are instances known to be gone because this process holds the lock of the data
-	// directory they used: their claims are free at once.
-	Predecessors []string
-	Clock        clock.WithTicker
-	Log          *slog.Logger
+	Busy  func() bool
+	Clock clock.WithTicker
+	Log   *slog.Logger
 }
 
 // beatInterval is the time between two renewals of an instance that is awake. Short timeouts have half as

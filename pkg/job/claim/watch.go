@@ -27,17 +27,10 @@ type watchedOwner struct {
 	since     time.Time     // unchanged since, as far as answers reach back without a gap
 	dead      bool
 	announced bool
-	final     bool // a predecessor: regardless of its Lease
 }
 
 func newWatch(cfg Config) leaseWatch {
-	w := leaseWatch{timeout: cfg.Timeout, self: cfg.Name, seen: map[string]*watchedOwner{}}
-	for _, name := range cfg.Predecessors {
-		if name != cfg.Name {
-			w.seen[name] = &watchedOwner{dead: true, final: true}
-		}
-	}
-	return w
+	return leaseWatch{timeout: cfg.Timeout, self: cfg.Name, seen: map[string]*watchedOwner{}}
 }
 
 // observeLeases notes a list of Leases, requested at asked and received at got, and returns the holders
@@ -90,8 +83,6 @@ func (w *leaseWatch) updateHolder(name, version string, duration time.Duration, 
 	}
 	h, known := w.seen[name]
 	switch {
-	case known && h.final:
-		h.version = version
 	case !known:
 		h = &watchedOwner{version: version, duration: duration, first: w.got, since: w.got}
 		w.seen[name] = h
@@ -115,7 +106,7 @@ func (w *leaseWatch) isDead(name string, now time.Time) bool {
 	case !known:
 		w.seen[name] = &watchedOwner{duration: w.timeout}
 		return false
-	case h.dead && !h.final && w.isOutdated(now):
+	case h.dead && w.isOutdated(now):
 		h.announced = false
 		return false
 	}

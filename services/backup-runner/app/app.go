@@ -87,7 +87,7 @@ func (a *App) buildParts(ctx context.Context) error {
 	stay := &operationhome.Stay{Processes: operations, Limit: c.Operations.DrainTimeout, Log: c.Log}
 	a.instance = claim.NewInstance(claim.Config{
 		Reader: mgr.GetAPIReader(), Client: mgr.GetClient(), Namespace: namespace, Name: c.Instance,
-		Address: rt.AdvertisedAddr(), Timeout: c.ClaimTimeout, Predecessors: c.Predecessors,
+		Address: rt.AdvertisedAddr(), Timeout: c.ClaimTimeout,
 		Busy: stay.Busy, Clock: c.Clock, Log: c.Log,
 	})
 	rt.GoLast("operations of plugins", stay.Run)

@@ -42,8 +42,6 @@ type Config struct {
 	BlockWorkers int
 	// Plugins bounds what plugins may cost.
 	Plugins pluginhost.Flags
-	// Predecessors are earlier instances that are known to be gone.
-	Predecessors []string
 	// ConsistentCut is CutAuto or CutOff.
 	ConsistentCut string
 	// PlanLifetime is how long plans of dry runs are kept.

@@ -78,7 +78,7 @@ func (a *App) buildParts(host *pluginhost.Host) {
 	opener := location.New(a.clusterReader(), namespace, location.WithPlugins(host, c.Log, a.runtime.WorkDir()), location.WithMetrics(a.runtime.Registry(), c.Clock))
 	a.instance = claim.NewInstance(claim.Config{
 		Reader: a.clusterReader(), Client: a.clusterClient(), Namespace: namespace, Name: c.Instance, Address: a.runtime.AdvertisedAddr(),
-		Timeout: c.ClaimTimeout, Predecessors: c.Predecessors, Clock: c.Clock, Log: c.Log,
+		Timeout: c.ClaimTimeout, Clock: c.Clock, Log: c.Log,
 	})
 	a.remover = &remove.Remover{
 		Reader: a.clusterReader(), Client: a.clusterClient(), Namespace: namespace, Locations: opener, Clock: c.Clock, Log: c.Log,

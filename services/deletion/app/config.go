@@ -28,8 +28,6 @@ type Config struct {
 	Concurrency int
 	// SweepInterval is how often each location is swept of what dead or deleted jobs left in it.
 	SweepInterval time.Duration
-	// Predecessors are earlier instances that are known to be gone.
-	Predecessors []string
 	// DutyTimeout is how long another instance must be silent before its duties are taken over.
 	DutyTimeout time.Duration
 	// Plugins bounds what delete item actions may cost.

@@ -85,7 +85,7 @@ func (a *App) wireParts(config *Config) error {
 	}
 	instance := claim.NewInstance(claim.Config{
 		Reader: mgr.GetAPIReader(), Client: mgr.GetClient(), Namespace: namespace, Name: config.Instance,
-		Address: a.runtime.AdvertisedAddr(), Timeout: config.ClaimTimeout, Predecessors: config.Predecessors,
+		Address: a.runtime.AdvertisedAddr(), Timeout: config.ClaimTimeout,
 		Busy: a.stay.Busy, Clock: config.Clock, Log: config.Log,
 	})
 	locations := location.New(mgr.GetAPIReader(), namespace, location.WithPlugins(a.plugins, config.Log, a.runtime.WorkDir()), location.WithMetrics(a.runtime.Registry(), config.Clock))

@@ -43,8 +43,6 @@ type Config struct {
 	StorePatience time.Duration
 	// PlanLifetime is how long the plans of dry runs are kept.
 	PlanLifetime time.Duration
-	// Predecessors are instances known to be gone; see claim.Config.
-	Predecessors []string
 }
 
 // BindFlags adds the service's own flags.

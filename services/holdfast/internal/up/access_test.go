@@ -42,7 +42,7 @@ current-context: x
 
 // realKind is a service with every part that all services share, and no method.
 func realKind() serviceKind {
-	return serviceKind{name: "queue-scheduler", ports: service.Ports{GRPC: 7441, HTTP: 8441}, build: func(ctx context.Context, base service.Base, _ []string) (service.Runner, error) {
+	return serviceKind{name: "queue-scheduler", ports: service.Ports{GRPC: 7441, HTTP: 8441}, build: func(ctx context.Context, base service.Base) (service.Runner, error) {
 		r, err := service.New(ctx, base)
 		if err != nil {
 			return nil, err

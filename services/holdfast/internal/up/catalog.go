@@ -24,34 +24,34 @@ func serviceKinds() []serviceKind {
 		remove   deletion.Config
 	)
 	return []serviceKind{
-		{name: queuescheduler.Name, ports: queuescheduler.Ports(), bind: queue.BindFlags, build: func(ctx context.Context, base service.Base, _ []string) (service.Runner, error) {
+		{name: queuescheduler.Name, ports: queuescheduler.Ports(), bind: queue.BindFlags, build: func(ctx context.Context, base service.Base) (service.Runner, error) {
 			c := queue
 			c.Base = base
 			return queuescheduler.New(ctx, c)
 		}},
-		{name: monitor.Name, ports: monitor.Ports(), bind: poll.BindFlags, build: func(ctx context.Context, base service.Base, _ []string) (service.Runner, error) {
+		{name: monitor.Name, ports: monitor.Ports(), bind: poll.BindFlags, build: func(ctx context.Context, base service.Base) (service.Runner, error) {
 			c := poll
 			c.Base = base
 			return monitor.New(ctx, c)
 		}},
-		{name: backuprunner.Name, ports: backuprunner.Ports, runner: true, bind: backup.BindFlags, build: func(ctx context.Context, base service.Base, gone []string) (service.Runner, error) {
+		{name: backuprunner.Name, ports: backuprunner.Ports, runner: true, bind: backup.BindFlags, build: func(ctx context.Context, base service.Base) (service.Runner, error) {
 			c := backup
-			c.Base, c.Predecessors = base, gone
+			c.Base = base
 			return backuprunner.New(ctx, c)
 		}},
-		{name: restorerunner.Name, ports: service.Ports{GRPC: restorerunner.GRPCPort, HTTP: restorerunner.HTTPPort}, runner: true, bind: restore.BindFlags, build: func(ctx context.Context, base service.Base, gone []string) (service.Runner, error) {
+		{name: restorerunner.Name, ports: service.Ports{GRPC: restorerunner.GRPCPort, HTTP: restorerunner.HTTPPort}, runner: true, bind: restore.BindFlags, build: func(ctx context.Context, base service.Base) (service.Runner, error) {
 			c := restore
-			c.Base, c.Predecessors = base, gone
+			c.Base = base
 			return restorerunner.New(ctx, c)
 		}},
-		{name: manifestindexer.Name, ports: manifestindexer.Ports(), bind: manifest.BindFlags, build: func(ctx context.Context, base service.Base, _ []string) (service.Runner, error) {
+		{name: manifestindexer.Name, ports: manifestindexer.Ports(), bind: manifest.BindFlags, build: func(ctx context.Context, base service.Base) (service.Runner, error) {
 			c := manifest
 			c.Base = base
 			return manifestindexer.New(ctx, c)
 		}},
-		{name: deletion.Name, ports: deletion.Ports(), bind: remove.BindFlags, build: func(ctx context.Context, base service.Base, gone []string) (service.Runner, error) {
+		{name: deletion.Name, ports: deletion.Ports(), bind: remove.BindFlags, build: func(ctx context.Context, base service.Base) (service.Runner, error) {
 			c := remove
-			c.Base, c.Predecessors = base, gone
+			c.Base = base
 			return deletion.New(ctx, c)
 		}},
 	}

@@ -24,8 +24,8 @@ type serviceKind struct {
 	runner bool
 	// bind adds the flags of the service's own binary beyond those that all services share.
 	bind func(*pflag.FlagSet)
-	// build makes an instance; gone are earlier instances known to have ended.
-	build func(ctx context.Context, base service.Base, gone []string) (service.Runner, error)
+	// build makes an instance.
+	build func(ctx context.Context, base service.Base) (service.Runner, error)
 }
 
 // serviceMember is one service of this process.
@@ -72,12 +72,8 @@ func planMembers(cfg Config, s sharedParts, kinds []serviceKind) (members []serv
 		for k.runner && len(instances) < cfg.Runners {
 			instances = append(instances, service.NewInstance(k.name))
 		}
-		gone, err := s.dir.recordInstances(k.name, instances)
-		if err != nil {
-			return members, err
-		}
 		for n, instance := range instances {
-			m, err := newMember(cfg, k, n, service.Base{Name: k.name, Instance: instance, Token: s.token}, s, gone)
+			m, err := newMember(cfg, k, n, service.Base{Name: k.name, Instance: instance, Token: s.token}, s)
 			members = append(members, m)
 			if err != nil {
 				return members, fmt.Errorf("%s: %w", m.label, err)
@@ -88,7 +84,7 @@ func planMembers(cfg Config, s sharedParts, kinds []serviceKind) (members []serv
 }
 
 // newMember is the n-th instance of a kind.
-func newMember(cfg Config, k serviceKind, n int, base service.Base, s sharedParts, gone []string) (m serviceMember, err error) {
+func newMember(cfg Config, k serviceKind, n int, base service.Base, s sharedParts) (m serviceMember, err error) {
 	m = serviceMember{label: k.name, base: base}
 	if n > 0 {
 		m.label += "-" + strconv.Itoa(n+1)
@@ -106,7 +102,7 @@ func newMember(cfg Config, k serviceKind, n int, base service.Base, s sharedPart
 		}
 	}
 	m.httpAddress, m.base.Options = o.HTTPAddress, o
-	m.run = func(ctx context.Context) error { return runMember(ctx, cfg, k, m, gone) }
+	m.run = func(ctx context.Context) error { return runMember(ctx, cfg, k, m) }
 	return m, o.Validate()
 }
 
@@ -120,7 +116,7 @@ func listenFree() (net.Listener, string, error) {
 }
 
 // runMember builds and runs one service with its own logger and spans.
-func runMember(ctx context.Context, cfg Config, k serviceKind, m serviceMember, gone []string) error {
+func runMember(ctx context.Context, cfg Config, k serviceKind, m serviceMember) error {
 	defer m.close()
 	base := m.base
 	base.Clock, base.Log = cfg.Clock, cfg.Log.With("service", k.name, "instance", base.Instance)
@@ -136,7 +132,7 @@ func runMember(ctx context.Context, cfg Config, k serviceKind, m serviceMember, 
 			base.Log.Warn("last spans not delivered", "error", err)
 		}
 	}()
-	runner, err := k.build(ctx, base, gone)
+	runner, err := k.build(ctx, base)
 	if err != nil {
 		return fmt.Errorf("start %s: %w", m.label, err)
 	}

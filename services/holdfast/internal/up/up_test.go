@@ -164,7 +164,7 @@ type stage struct {
 }
 
 func (s *stage) stageKinds() []serviceKind {
-	build := func(_ context.Context, base service.Base, _ []string) (service.Runner, error) {
+	build := func(_ context.Context, base service.Base) (service.Runner, error) {
 		return &standIn{listener: base.HTTPListener, ready: &s.ready, end: s.end, stopped: &s.stopped}, nil
 	}
 	return []serviceKind{
@@ -226,10 +226,10 @@ func TestSpansOfUpGoToItsOutput(t *testing.T) {
 	s.ready.Store(true)
 	kinds := s.stageKinds()
 	for i, k := range kinds {
-		kinds[i].build = func(ctx context.Context, base service.Base, gone []string) (service.Runner, error) {
+		kinds[i].build = func(ctx context.Context, base service.Base) (service.Runner, error) {
 			_, span := base.Tracer.Tracer("test").Start(ctx, "built")
 			span.End()
-			return k.build(ctx, base, gone)
+			return k.build(ctx, base)
 		}
 	}
 	stop, result := startKinds(t, cfg, kinds, newCluster())
@@ -284,22 +284,4 @@ func TestOwnPortsUnlessFreeOnesAreAskedFor(t *testing.T) {
 	_, err = net.Listen("tcp", members[2].httpAddress)
 	require.ErrorIs(t, err, syscall.EADDRINUSE, "a free port is held, nobody can take it before its service starts")
 	closeAll(members)
-}
-
-func TestInstancesKnowTheirPredecessors(t *testing.T) {
-	d := &dataDir{path: t.TempDir()}
-	gone, err := d.recordInstances("backup-runner", []string{"a", "b"})
-	require.NoError(t, err)
-	require.Empty(t, gone)
-	gone, err = d.recordInstances("backup-runner", []string{"c"})
-	require.NoError(t, err)
-	require.Equal(t, []string{"a", "b"}, gone)
-	gone, err = d.recordInstances("restore-runner", []string{"x"})
-	require.NoError(t, err)
-	require.Empty(t, gone)
-	for range maxInstances + 5 {
-		gone, err = d.recordInstances("backup-runner", []string{"d"})
-		require.NoError(t, err)
-	}
-	require.Len(t, gone, maxInstances)
 }
