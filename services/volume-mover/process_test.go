@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
-	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -93,38 +91,3 @@ func TestCanceledBefore(t *testing.T) {
 	require.Equal(t, outcome.Canceled, result.Phase)
 	require.NotEmpty(t, result.Message)
 }
-
-// TestMemory checks what a volume of 20,000 files takes, in an upload and in a restore.
-func TestMemory(t *testing.T) {
-	t.Parallel()
-	b, volume := newBed(t), t.TempDir()
-	data := make([]byte, 2000)
-	for i := range 20000 {
-		_, _ = rand.Read(data[:16])
-		mustWrite(t, filepath.Join(volume, strconv.Itoa(i%100), strconv.Itoa(i)), string(data))
-	}
-	measured := func(args ...string) outcome.Result {
-		mover, out := b.start(args...)
-		ended := make(chan error, 1)
-		go func() { ended <- mover.Wait() }()
-		peak := 0 // of the resident set, in KiB; rusage would have that of this process in it
-		require.Eventually(t, func() bool {
-			status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", mover.Process.Pid))
-			if found := residentPeak.FindSubmatch(status); found != nil {
-				peak, _ = strconv.Atoi(string(found[1]))
-			}
-			return len(ended) > 0
-		}, 5*time.Minute, 10*time.Millisecond)
-		require.NoError(t, <-ended, "%s", out)
-		t.Logf("%s: peak of the resident set: %d MiB", args[0], peak>>10)
-		require.Positive(t, peak)
-		require.Less(t, peak>>10, 256)
-		return lastResult(t, out.Bytes())
-	}
-	up := measured("upload", "--source", volume, "--pod", "web-0", "--volume", "data", "--create-repository")
-	require.EqualValues(t, 20000, up.Files)
-	down := measured("restore", "--snapshot", up.SnapshotID, "--target", t.TempDir())
-	require.EqualValues(t, 20000, down.Files)
-}
-
-var residentPeak = regexp.MustCompile(`VmHWM:\s+([0-9]+) kB`)

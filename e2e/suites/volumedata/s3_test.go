@@ -4,7 +4,6 @@ package volumedata_test
 import (
 	"encoding/json"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -16,8 +15,6 @@ import (
 
 // TestMoverOnS3 checks that a volume comes back from a bucket, and that its repository is where Velero has it.
 func TestMoverOnS3(t *testing.T) {
-	mover, err := testbed.Product("volume-mover")
-	require.NoError(t, err)
 	server, err := testbed.StartS3(t.Context(), t.TempDir())
 	require.NoError(t, err)
 	t.Cleanup(server.Stop)
@@ -44,20 +41,8 @@ func TestMoverOnS3(t *testing.T) {
 	content := strings.Repeat("content of a file\n", 1<<20) // of several contents and ranges
 	require.NoError(t, os.WriteFile(path("volume/dir/file"), []byte(content), 0o644))
 
-	run := func(args ...string) (snapshot string) {
-		args = append(args, "--location", path("location"), "--password-file", path("password"), "--namespace", "app", "--cache-dir", dir)
-		out, err := exec.CommandContext(t.Context(), mover, append([]string{"move"}, args...)...).Output()
-		require.NoError(t, err, "%s", out)
-		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
-		var last struct {
-			Result struct{ Phase, SnapshotID string }
-		}
-		require.NoError(t, json.Unmarshal([]byte(lines[len(lines)-1]), &last))
-		require.Equal(t, "Completed", last.Result.Phase)
-		return last.Result.SnapshotID
-	}
-	id := run("upload", "--source", path("volume"), "--pod", "web-0", "--volume", "data", "--create-repository")
-	run("restore", "--snapshot", id, "--target", path("restored"))
+	id, _ := runMover(t, dir, "upload", "--source", path("volume"), "--pod", "web-0", "--volume", "data", "--create-repository")
+	runMover(t, dir, "restore", "--snapshot", id, "--target", path("restored"))
 	restored, err := os.ReadFile(path("restored/dir/file"))
 	require.NoError(t, err)
 	require.Equal(t, content, string(restored))
