@@ -14,7 +14,8 @@ import (
 )
 
 // ApplyPlan gives a Backup that executes a plan the spec of the plan, which lies in the Backup's location or the default one.
-// The error means that cluster or bucket could not be asked: nothing is decided then.
+// The error means that cluster or bucket could not be asked, or that the location is unavailable for now: nothing is
+// decided then.
 func (v *Validator) ApplyPlan(ctx context.Context, b *velerov1.Backup) (problems Problems, err error) {
 	id, executes := b.Annotations[holdfast.AnnotationPlan]
 	if !executes {
@@ -26,6 +27,9 @@ func (v *Validator) ApplyPlan(ctx context.Context, b *velerov1.Backup) (problems
 		return nil, err // a location that is not there is reported by Backup
 	}
 	loc, err := v.availableLocation(ctx, "spec.storageLocation", name, &problems)
+	if loc != nil && isPassingFailure(loc, b.Status.Phase) {
+		return nil, problems.Err() // it cannot be queued without its spec
+	}
 	if err != nil || len(problems) > 0 {
 		return problems, err
 	}

@@ -26,7 +26,8 @@ func TestABackupTakesItsSpecFromItsPlan(t *testing.T) {
 		b.Spec.Provider, b.Spec.Config = holdfast.ProviderFile, map[string]string{"path": dir}
 		b.Spec.ObjectStorage = &velerov1.ObjectStorageLocation{Bucket: "b"}
 	})
-	c := fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(main, newStorageLocation("away", func(b *velerov1.BackupStorageLocation) { b.Status.Phase = "" })).Build()
+	c := fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(main, newStorageLocation("away", func(b *velerov1.BackupStorageLocation) { b.Status.Phase = "" }),
+		newStorageLocation("wrong", func(b *velerov1.BackupStorageLocation) { b.Status.Phase = velerov1.LocationPhaseUnavailable })).Build()
 	v := validatorOver(c)
 	store, err := location.New(c, "velero").Open(t.Context(), main)
 	require.NoError(t, err)
@@ -50,15 +51,15 @@ func TestABackupTakesItsSpecFromItsPlan(t *testing.T) {
 		given   velerov1.BackupSpec
 		problem string
 	}{
-		"empty spec":          {"good", velerov1.BackupSpec{}, ""},
-		"location alone":      {"good", velerov1.BackupSpec{StorageLocation: "main"}, ""},
-		"a copy":              {"good", spec, ""},
-		"another spec":        {"good", velerov1.BackupSpec{IncludedNamespaces: []string{"db"}}, "spec: must name nothing but storageLocation"},
-		"none":                {"absent", velerov1.BackupSpec{}, `metadata.annotations[holdfast.io/plan]: backup storage location "main": no such plan`},
-		"no name":             {"../x", velerov1.BackupSpec{}, "metadata.annotations[holdfast.io/plan]: "},
-		"expired":             {"old", velerov1.BackupSpec{}, "has expired"},
-		"of a restore":        {"restore", velerov1.BackupSpec{}, "is of a Restore"},
-		"location that waits": {"good", velerov1.BackupSpec{StorageLocation: "away"}, "is unavailable"},
+		"empty spec":        {"good", velerov1.BackupSpec{}, ""},
+		"location alone":    {"good", velerov1.BackupSpec{StorageLocation: "main"}, ""},
+		"a copy":            {"good", spec, ""},
+		"another spec":      {"good", velerov1.BackupSpec{IncludedNamespaces: []string{"db"}}, "spec: must name nothing but storageLocation"},
+		"none":              {"absent", velerov1.BackupSpec{}, `metadata.annotations[holdfast.io/plan]: backup storage location "main": no such plan`},
+		"no name":           {"../x", velerov1.BackupSpec{}, "metadata.annotations[holdfast.io/plan]: "},
+		"expired":           {"old", velerov1.BackupSpec{}, "has expired"},
+		"of a restore":      {"restore", velerov1.BackupSpec{}, "is of a Restore"},
+		"unusable location": {"good", velerov1.BackupSpec{StorageLocation: "wrong"}, "is unavailable"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBackup(*tt.given.DeepCopy())
@@ -77,4 +78,8 @@ func TestABackupTakesItsSpecFromItsPlan(t *testing.T) {
 			require.Empty(t, problems, "the annotation is known")
 		})
 	}
+	b := newBackup(velerov1.BackupSpec{StorageLocation: "away"})
+	b.Annotations = map[string]string{holdfast.AnnotationPlan: "good"}
+	_, err = v.ApplyPlan(t.Context(), b)
+	require.ErrorContains(t, err, "is unavailable", "it stays new until the location is validated")
 }
