@@ -158,14 +158,14 @@ func randomQuery(t *testing.T, r *rand.Rand, d *Database) Query {
 // Whatever is added and forgotten in whatever order, answers are those of a plain map of backups to objects.
 func TestAnswersAreThoseOfAModel(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(8) {
+	for seed := range uint64(4) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			r := rand.New(rand.NewPCG(seed, 1))
 			d, m := openTestDatabase(t), &model{objects: map[string][]Object{}}
 			d.paging = paging{names: 1 + r.IntN(3), run: 1 + r.IntN(3)}
 			objects := randomObjects(r)
-			for step := range 60 {
+			for step := range 40 {
 				switch {
 				case r.IntN(3) > 0 || len(m.backups) == 0:
 					if r.IntN(2) == 0 {
