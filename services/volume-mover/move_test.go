@@ -29,6 +29,7 @@ func makeVolume(t *testing.T) string {
 	mustWrite(t, path("program"), "#!/bin/sh")
 	mustWrite(t, path("a/b/c/d"), "deep")
 	require.NoError(t, os.Mkdir(path("nothing"), 0o700))
+	require.NoError(t, os.Mkdir(path("lost+found"), 0o700)) // as ext4 has it
 	require.NoError(t, os.Symlink("/etc/passwd", path("absolute")))
 	require.NoError(t, os.Symlink("../../..", path("a/up")))
 	require.NoError(t, os.Symlink("nowhere", path("dangling")))
@@ -72,15 +73,13 @@ func TestRoundTrip(t *testing.T) {
 		outcome.FIFO: 1, outcome.Device: 1, outcome.Socket: 1, outcome.HardLink: 2, outcome.Sparse: 1, outcome.Attributes: 1,
 	}, up.Rules)
 	require.Contains(t, up.Entries, outcome.Entry{Path: "random", Rule: outcome.Attributes})
-	require.Equal(t, []int64{12, 6, 3}, []int64{up.Files, up.Directories, up.Symlinks})
+	require.Equal(t, []int64{12, 7, 3}, []int64{up.Files, up.Directories, up.Symlinks})
 
 	target := t.TempDir()
 	require.NoError(t, os.Mkdir(filepath.Join(target, "lost+found"), 0o700))
 	down := b.restore(up.SnapshotID, target)
 	require.Equal(t, outcome.Completed, down.Phase, down.Message)
-	require.Equal(t, []int64{12, 6, 3, up.Bytes}, []int64{down.Files, down.Directories, down.Symlinks, down.Bytes})
-	require.NoError(t, os.Remove(filepath.Join(target, "lost+found")))
-	require.NoError(t, os.Chtimes(target, time.Time{}, time.Date(2001, 2, 3, 7, 5, 6, 789012345, time.UTC))) // of the removal
+	require.Equal(t, []int64{12, 7, 3, up.Bytes}, []int64{down.Files, down.Directories, down.Symlinks, down.Bytes})
 	require.Equal(t, describe(t, volume), describe(t, target))
 }
 

@@ -104,16 +104,13 @@ func (w *snapshotWriter) restoreEntry(ctx context.Context, dir string, e *snapsh
 
 // makeDirectory makes a directory, unless the target may have one already and does.
 func (w *snapshotWriter) makeDirectory(name string) error {
-	if !w.spec.Overwrite {
-		return w.root.Mkdir(name, 0o700)
-	}
 	switch info, err := w.root.Lstat(name); {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
 		return err
-	case info.IsDir():
+	case info.IsDir() && (w.spec.Overwrite || name == lostAndFound):
 		return nil
-	default:
+	case w.spec.Overwrite:
 		if err := w.root.Remove(name); err != nil {
 			return err
 		}
