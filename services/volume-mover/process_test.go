@@ -1,8 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -90,4 +92,16 @@ func TestCanceledBefore(t *testing.T) {
 	result := b.run(ctx, "upload", "--source", volume, "--pod", "web-0", "--volume", "data")
 	require.Equal(t, outcome.Canceled, result.Phase)
 	require.NotEmpty(t, result.Message)
+}
+
+// TestNobodyReads checks that the exit code is that of the transfer where its result cannot be written.
+func TestNobodyReads(t *testing.T) {
+	b := newBed(t)
+	read, write, err := os.Pipe()
+	require.NoError(t, err)
+	require.NoError(t, errors.Join(read.Close(), write.Close()))
+	var log bytes.Buffer
+	args := []string{"move", "upload", "--source", t.TempDir(), "--pod", "web-0", "--volume", "data", "--create-repository"}
+	require.Equal(t, app.ExitCompleted, app.Execute(t.Context(), append(args, b.common...), write, &log))
+	require.Contains(t, log.String(), "the result cannot be written")
 }

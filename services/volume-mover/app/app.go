@@ -105,7 +105,10 @@ func (m *moveCommand) runRequest(ctx context.Context, req request.Request) error
 		m.exit = ExitFailed
 	}
 	p := rec.Progress()
-	return errors.Join(m.printLine(outputLine{Progress: &p}), m.printLine(outputLine{Result: &result}))
+	if err := errors.Join(m.printLine(outputLine{Progress: &p}), m.printLine(outputLine{Result: &result})); err != nil {
+		_, _ = fmt.Fprintln(m.stderr, "error: the result cannot be written:", err)
+	}
+	return nil
 }
 
 // reportProgress prints progress until the function that it returns is called.
