@@ -69,7 +69,7 @@ func (m *model) find(q *Query) (lines []string) {
 		}
 		for _, o := range m.objects[b.UID] {
 			named, _ := path.Match(cmp.Or(q.Name, "*"), o.Name)
-			tagged := q.Labels.Matches(labels.Set(o.Labels))
+			tagged := q.Labels.Matches(labels.Set(o.Labels)) && (!b.NamesOnly || !q.hasTags())
 			for _, key := range q.Annotations {
 				tagged = tagged && slices.Contains(o.Annotations, key)
 			}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"sort"
 	"strings"
@@ -123,9 +124,13 @@ func (d *Database) ListKinds(ctx context.Context) (kinds []Kind, err error) {
 	return kinds, err
 }
 
-// FindObjects returns the first objects that a query selects, by group, kind, namespace and name.
+// FindObjects returns the first objects that a query selects, by group, kind, namespace and name. Objects of which
+// names alone are known match no selector, not even a negative one.
 func (d *Database) FindObjects(ctx context.Context, q *Query) (found []Found, err error) {
 	selected := d.selectBackups(&q.Backups)
+	if q.hasTags() {
+		maps.DeleteFunc(selected, func(_ int64, lineage []Backup) bool { return lineage[0].NamesOnly })
+	}
 	if len(selected) == 0 {
 		return nil, nil
 	}
