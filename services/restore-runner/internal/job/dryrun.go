@@ -44,11 +44,16 @@ type PlannedRestore struct {
 
 // PlanRestore finds out what a restore would do, and stores that in the location of the backup. It
 // changes nothing else. Errors about the request are field errors.
-func (k *Kind) PlanRestore(ctx context.Context, req *PlanRequest) (_ *PlannedRestore, err error) {
+func (k *Kind) PlanRestore(ctx context.Context, req *PlanRequest) (*PlannedRestore, error) {
 	if err := k.planning.Acquire(ctx, 1); err != nil {
 		return nil, err
 	}
 	defer k.planning.Release(1)
+	return k.runDryRun(ctx, req)
+}
+
+// runDryRun is PlanRestore within the bound of dry runs.
+func (k *Kind) runDryRun(ctx context.Context, req *PlanRequest) (_ *PlannedRestore, err error) {
 	o := req.Restore.DeepCopy()
 	o.UID, o.Namespace = uuid.NewUUID(), k.cfg.Namespace
 	spec := o.Spec.DeepCopy()

@@ -8,11 +8,13 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/archive/storedplan"
+	"github.com/holdfast-io/holdfast/pkg/job/engine"
 	"github.com/holdfast-io/holdfast/pkg/job/validate"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
@@ -217,4 +219,43 @@ func TestARestoreThatIsADryRunEndsWithWhatWasFound(t *testing.T) {
 			require.True(t, strings.HasPrefix(key, layout.PlansDir), key)
 		}
 	}
+}
+
+// hangingLocations hang in Open until release is closed.
+type hangingLocations struct {
+	*locations
+	opening, release chan struct{}
+}
+
+func (l hangingLocations) Open(ctx context.Context, loc *velerov1.BackupStorageLocation) (objectstore.Store, error) {
+	l.opening <- struct{}{}
+	<-l.release
+	return l.locations.Open(ctx, loc)
+}
+
+func TestARestoreThatIsADryRunWaitsForNoOtherInItsPlace(t *testing.T) {
+	b := newPlanBench(t)
+	hanging := hangingLocations{b.locations, make(chan struct{}), make(chan struct{})}
+	b.config.Locations = hanging
+	kind := job.New(b.config.Config)
+	var others errgroup.Group
+	for range 2 {
+		others.Go(func() error {
+			planned, err := kind.PlanRestore(t.Context(), &job.PlanRequest{Restore: newPlannedRestore("")})
+			if err != nil {
+				return err
+			}
+			return planned.Close()
+		})
+		<-hanging.opening
+	}
+	r := newPlannedRestore("")
+	r.Annotations = map[string]string{holdfast.AnnotationDryRun: "true"}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel() // an attempt that waits fails
+	decision, err := kind.Admit(ended, r)
+	require.NoError(t, err)
+	require.Equal(t, engine.NotNow[*velerov1.Restore]("as many dry runs as may be are being made"), decision)
+	close(hanging.release)
+	require.NoError(t, others.Wait())
 }

@@ -21,7 +21,11 @@ func isDryRun(o *velerov1.Restore) bool {
 // endDryRun plans a Restore, and ends it with what was found. Of two processes that do so at once, both may
 // store a plan, and one ends the Restore.
 func (k *Kind) endDryRun(ctx context.Context, restore *velerov1.Restore) (engine.Decision[*velerov1.Restore], error) {
-	planned, err := k.PlanRestore(ctx, &PlanRequest{Restore: restore})
+	if !k.planning.TryAcquire(1) { // waiting would take the place of a restore
+		return engine.NotNow[*velerov1.Restore]("as many dry runs as may be are being made"), nil
+	}
+	defer k.planning.Release(1)
+	planned, err := k.runDryRun(ctx, &PlanRequest{Restore: restore})
 	var found []string
 	switch {
 	case ctx.Err() != nil || err != nil && kube.IsTransient(err):
