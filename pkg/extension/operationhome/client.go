@@ -25,7 +25,7 @@ type Peers interface {
 	Find(ctx context.Context, instance string) (address string, gone bool, err error)
 }
 
-// Client calls the instances whose plugin processes run operations. Safe for concurrent use.
+// Client calls the instances whose plugin processes run operations, and connects to them for other calls. Safe for concurrent use.
 type Client struct {
 	peers Peers
 	dial  func(instance, address string) (*grpc.ClientConn, error)
@@ -75,8 +75,18 @@ func (c *Client) dropConnection(instance string) {
 	}
 }
 
-// connectInstance returns a client of the instance. The error wraps ErrGone once that has ended.
+// connectInstance returns a client of the instance; its errors are those of ConnectInstance.
 func (c *Client) connectInstance(ctx context.Context, instance string) (operationv1.OperationServiceClient, error) {
+	conn, err := c.ConnectInstance(ctx, instance)
+	if err != nil {
+		return nil, err
+	}
+	return operationv1.NewOperationServiceClient(conn), nil
+}
+
+// ConnectInstance returns a connection to the instance, which the Client keeps and closes. The error wraps ErrGone once
+// that has ended.
+func (c *Client) ConnectInstance(ctx context.Context, instance string) (grpc.ClientConnInterface, error) {
 	if c.isOwn(instance) {
 		return nil, fmt.Errorf("%w: it is no process of this instance any more", ErrGone)
 	}
@@ -97,7 +107,7 @@ func (c *Client) connectInstance(ctx context.Context, instance string) (operatio
 	case c.closed:
 		return nil, context.Canceled
 	case known:
-		return operationv1.NewOperationServiceClient(conn), nil
+		return conn, nil
 	case address == "":
 		return nil, fmt.Errorf("instance %s does not say where it can be asked: %w", instance, errgrpc.ErrUnavailable)
 	}
@@ -106,7 +116,7 @@ func (c *Client) connectInstance(ctx context.Context, instance string) (operatio
 		return nil, fmt.Errorf("connect to instance %s: %w", instance, err)
 	}
 	c.conns[instance] = connection{address, made}
-	return operationv1.NewOperationServiceClient(made), nil
+	return made, nil
 }
 
 // Home follows the operations in one process of an instance.

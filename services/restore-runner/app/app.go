@@ -94,7 +94,7 @@ func (a *App) wireParts(config *Config) error {
 		return err
 	}
 	homes := operationhome.NewClient(claim.NewPeers(mgr.GetAPIReader(), namespace, config.Clock), a.runtime.Dial, a.home)
-	a.runtime.GoLast("calls about operations", homes.Run)
+	a.runtime.GoLast("calls to other instances", homes.Run)
 	kind := job.New(job.Config{
 		Reader: mgr.GetAPIReader(), Client: mgr.GetClient(), Namespace: namespace,
 		Ledger: ledger.New(mgr.GetAPIReader(), mgr.GetClient(), namespace), Locations: locations,
@@ -113,7 +113,7 @@ func (a *App) wireParts(config *Config) error {
 		return err
 	}
 	answers := newServer(mgr.GetAPIReader(), namespace, kind, config.Instance, config.Clock)
-	answers.plans = kind
+	answers.plans, answers.holders = kind, homes
 	restorev1.RegisterRestoreServiceServer(a.runtime.GRPC(), answers)
 	a.runtime.ReadyWhen("instance lease", instance.Ready)
 	a.runtime.GoLast("instance", a.stay.Before(instance.Run))

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"net"
 	"testing"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -32,11 +34,18 @@ func (l logs) LogTail(uid types.UID) *joblog.Tail { return l.tails[uid] }
 func startRunner(t *testing.T, c client.Client, tails map[types.UID]*joblog.Tail) (restorev1.RestoreServiceClient, *clocktesting.FakeClock) {
 	t.Helper()
 	clk := clocktesting.NewFakeClock(time.Unix(0, 0))
+	api, _ := startServer(t, newServer(c, "velero", logs{tails: tails}, "runner-1", clk))
+	return api, clk
+}
+
+// startServer returns a client of the server, and its address.
+func startServer(t *testing.T, s *restoreServer) (restorev1.RestoreServiceClient, string) {
+	t.Helper()
 	server := grpc.NewServer(grpc.StreamInterceptor(func(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, h grpc.StreamHandler) error {
 		st, _ := errgrpc.Status(h(srv, ss))
 		return st.Err()
 	}))
-	restorev1.RegisterRestoreServiceServer(server, newServer(c, "velero", logs{tails: tails}, "runner-1", clk))
+	restorev1.RegisterRestoreServiceServer(server, s)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	go func() { _ = server.Serve(listener) }()
@@ -44,13 +53,15 @@ func startRunner(t *testing.T, c client.Client, tails map[types.UID]*joblog.Tail
 	conn, err := grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
-	return restorev1.NewRestoreServiceClient(conn), clk
+	return restorev1.NewRestoreServiceClient(conn), listener.Addr().String()
 }
 
 // readLog reads what a call sends, up to its end.
 func readLog(t *testing.T, api restorev1.RestoreServiceClient, req *restorev1.StreamLogsRequest) (text string, err error) {
 	t.Helper()
-	stream, err := api.StreamLogs(t.Context(), req)
+	ctx, end := context.WithTimeout(t.Context(), time.Minute)
+	defer end()
+	stream, err := api.StreamLogs(metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer of ann"), req)
 	require.NoError(t, err)
 	for {
 		m, err := stream.Recv()
@@ -86,7 +97,7 @@ func TestALogIsFollowedToTheEndOfTheRestore(t *testing.T) {
 	require.ErrorIs(t, err, errgrpc.ErrNotFound)
 }
 
-// A follower begins anew at the next attempt of this instance, and is told which other one has the log.
+// A follower begins anew at the next attempt, of this instance or of another one.
 func TestATakeoverEndsAStreamOfItsLog(t *testing.T) {
 	c, r := newRestoreObject(t)
 	tails := map[types.UID]*joblog.Tail{"u": joblog.NewTail(1 << 10)}
@@ -97,7 +108,7 @@ func TestATakeoverEndsAStreamOfItsLog(t *testing.T) {
 	require.ErrorIs(t, l.sendNew(r), errgrpc.ErrUnavailable)
 	require.NoError(t, claim.Set(r, claim.Claim{Owner: "runner-2", Epoch: 2}))
 	err := l.sendNew(r)
-	require.ErrorIs(t, err, errgrpc.ErrPrecondition)
+	require.ErrorIs(t, err, errgrpc.ErrUnavailable)
 	require.ErrorContains(t, err, "instance runner-2")
 }
 

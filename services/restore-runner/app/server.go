@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/extension/operationhome"
 	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 	restorev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/restore/v1"
@@ -31,6 +32,7 @@ type restoreServer struct {
 	source   mark.ProgressSource[*velerov1.Restore, *restorev1.Progress]
 	jobs     runningJobs
 	instance string // the name of this process's Lease
+	holders  *operationhome.Client
 	plans    planner
 }
 

@@ -39,9 +39,9 @@ type RestoreServiceClient interface {
 	// WatchProgress sends the progress at once and then after every change, at most twice a second, and ends after the terminal
 	// phase was sent. A restore that is deleted meanwhile ends the stream with NOT_FOUND, one replaced by another of its name with ABORTED.
 	WatchProgress(ctx context.Context, in *WatchProgressRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchProgressResponse], error)
-	// StreamLogs sends what a restore that runs has logged, oldest lines first. FAILED_PRECONDITION when no runner works on the
-	// restore, or another instance does, which is named; once it has ended its log is a file. UNAVAILABLE when the instance begins it
-	// again: call again, from the first line.
+	// StreamLogs sends what a restore that runs has logged, oldest lines first; another instance than the one that works on it
+	// forwards the call to that. FAILED_PRECONDITION when no runner works on the restore; once it has ended its log is a file.
+	// UNAVAILABLE when a runner begins it again: call again, from the first line; and when that instance cannot be reached.
 	StreamLogs(ctx context.Context, in *StreamLogsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[StreamLogsResponse], error)
 	// PlanRestore finds out what a restore would do, and changes nothing but that the plan is stored in the location of the backup: progress, then the
 	// plan, then the objects in the order of their kinds, namespaces and names, if they are asked for. INVALID_ARGUMENT names each wrong field.
@@ -155,9 +155,9 @@ type RestoreServiceServer interface {
 	// WatchProgress sends the progress at once and then after every change, at most twice a second, and ends after the terminal
 	// phase was sent. A restore that is deleted meanwhile ends the stream with NOT_FOUND, one replaced by another of its name with ABORTED.
 	WatchProgress(*WatchProgressRequest, grpc.ServerStreamingServer[WatchProgressResponse]) error
-	// StreamLogs sends what a restore that runs has logged, oldest lines first. FAILED_PRECONDITION when no runner works on the
-	// restore, or another instance does, which is named; once it has ended its log is a file. UNAVAILABLE when the instance begins it
-	// again: call again, from the first line.
+	// StreamLogs sends what a restore that runs has logged, oldest lines first; another instance than the one that works on it
+	// forwards the call to that. FAILED_PRECONDITION when no runner works on the restore; once it has ended its log is a file.
+	// UNAVAILABLE when a runner begins it again: call again, from the first line; and when that instance cannot be reached.
 	StreamLogs(*StreamLogsRequest, grpc.ServerStreamingServer[StreamLogsResponse]) error
 	// PlanRestore finds out what a restore would do, and changes nothing but that the plan is stored in the location of the backup: progress, then the
 	// plan, then the objects in the order of their kinds, namespaces and names, if they are asked for. INVALID_ARGUMENT names each wrong field.
