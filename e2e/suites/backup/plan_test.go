@@ -1,12 +1,15 @@
 package backup
 
 import (
+	"encoding/json"
+	"fmt"
 	"io/fs"
 	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
@@ -15,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-io/holdfast/e2e/harness/seed"
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
@@ -93,6 +97,29 @@ func (b *bed) clusterContent(t *testing.T) map[string]string {
 	return out
 }
 
+// requireDryRun has a Backup planned by its annotation, as queue-scheduler leaves it to the runner, and compares
+// the summary with a plan.
+func (b *bed) requireDryRun(t *testing.T, spec velerov1.BackupSpec, planned []string, namespaces ...string) {
+	t.Helper()
+	content, files := b.clusterContent(t), b.bucketFiles(t)
+	spec.StorageLocation = "default"
+	dry := &velerov1.Backup{Spec: spec, ObjectMeta: metav1.ObjectMeta{Namespace: server, Name: "dry", Annotations: map[string]string{holdfast.AnnotationDryRun: "true"}}}
+	b.createObject(t, dry)
+	noted, err := json.Marshal(namespaces)
+	require.NoError(t, err)
+	dry.Annotations[holdfast.AnnotationNamespaces], dry.Annotations[holdfast.AnnotationValidated] = string(noted), string(dry.UID)
+	require.NoError(t, b.client.Update(t.Context(), dry))
+	require.Eventually(t, func() bool {
+		return b.client.Get(t.Context(), client.ObjectKeyFromObject(dry), dry) == nil && dry.Status.Phase == velerov1.BackupPhaseFailedValidation
+	}, time.Minute, 50*time.Millisecond)
+	require.Contains(t, dry.Status.ValidationErrors, fmt.Sprintf("objects: %d store", len(planned)))
+	require.Empty(t, dry.Finalizers)
+	require.NoError(t, b.client.Delete(t.Context(), dry))
+	require.Empty(t, differentKeys(content, b.clusterContent(t)))
+	require.Empty(t, differentKeys(b.clusterContent(t), content), "nothing is reserved")
+	require.Len(t, b.bucketFiles(t), len(files)+2, "it stores the plan alone")
+}
+
 // TestAPlanHoldsWhatTheBackupStores plans backups of a sample estate of a thousand objects, executes each plan and compares
 // the two object by object.
 func TestAPlanHoldsWhatTheBackupStores(t *testing.T) {
@@ -132,6 +159,9 @@ func TestAPlanHoldsWhatTheBackupStores(t *testing.T) {
 				require.Greater(t, len(planned), 1000)
 			}
 			require.NotEmpty(t, planned)
+			if name == "some-kinds" {
+				b.requireDryRun(t, tt.spec, planned, tt.namespaces...)
+			}
 
 			spec := tt.spec
 			spec.StorageLocation = "default"

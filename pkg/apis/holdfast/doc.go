@@ -32,8 +32,8 @@ const (
 	AnnotationPlan = "holdfast.io/plan"
 	// AnnotationPlanStrict ("true") beside it fails a job that would do other than the plan says.
 	AnnotationPlanStrict = "holdfast.io/plan-strict"
-	// AnnotationDryRun ("true") on a Restore has it be planned only: it ends as FailedValidation with the
-	// summary and the id of the plan.
+	// AnnotationDryRun ("true") on a Backup or Restore has it be planned only: it ends as FailedValidation
+	// with the summary and the id of the plan.
 	AnnotationDryRun = "holdfast.io/dry-run"
 	// AnnotationPlanDifferences on a Backup that executed a plan says how they differ.
 	AnnotationPlanDifferences = "holdfast.io/plan-differences"
@@ -44,7 +44,8 @@ const (
 	// the object's UID. A request to cancel that comes later is not obeyed.
 	AnnotationCommitting = "holdfast.io/committing"
 	// AnnotationValidated on a Restore holds the UID of the Restore whose computed spec was written: it
-	// is not validated again (the filled-in scheduleName would fail), and a copy of it is.
+	// is not validated again (the filled-in scheduleName would fail), and a copy of it is. On a Backup that
+	// is a dry run it says so too.
 	AnnotationValidated = "holdfast.io/validated"
 	// AnnotationWaits is what a Restore that has not ended waits for, and since when, with the object's
 	// UID, as JSON. queue-scheduler writes it while the Restore is New, its holder afterwards.

@@ -120,8 +120,10 @@ func (p *Problems) checkAnnotations(annotations map[string]string) {
 	if _, err := PriorityOf(annotations); err != nil {
 		p.addProblem("metadata.annotations["+holdfast.AnnotationPriority+"]", "%v", err)
 	}
-	if strict, set := annotations[holdfast.AnnotationPlanStrict]; set && strict != "true" && strict != "false" {
-		p.addProblem("metadata.annotations["+holdfast.AnnotationPlanStrict+"]", "%q is neither true nor false", strict)
+	for _, key := range []string{holdfast.AnnotationPlanStrict, holdfast.AnnotationDryRun} {
+		if value, set := annotations[key]; set && value != "true" && value != "false" {
+			p.addProblem("metadata.annotations["+key+"]", "%q is neither true nor false", value)
+		}
 	}
 }
 

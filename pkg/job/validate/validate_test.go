@@ -320,7 +320,7 @@ func TestAnnotationsOfJobs(t *testing.T) {
 		holdfast.AnnotationPriority:          {backup: []string{"high", "normal", "low"}, wrongBackup: []string{"", "urgent"}},
 		holdfast.AnnotationIgnoreRunning:     {wrongBackup: []string{"true"}, restore: []string{"true", "false"}, wrongRestore: []string{"", "yes"}},
 		"holdfast.io/dryrun":                 {wrongRestore: []string{"true"}},
-		holdfast.AnnotationDryRun:            {wrongBackup: []string{"true"}, restore: []string{"true", "false"}, wrongRestore: []string{"", "yes"}},
+		holdfast.AnnotationDryRun:            {backup: []string{"true", "false"}, wrongBackup: []string{"", "yes"}, restore: []string{"true", "false"}, wrongRestore: []string{"", "yes"}},
 		holdfast.AnnotationPreserveAddresses: {restore: []string{"true", "false"}, wrongRestore: []string{"", "yes"}},
 		holdfast.AnnotationOrder:             {restore: []string{"owners"}, wrongRestore: []string{"Owners"}},
 		holdfast.AnnotationRunAgain:          {restore: []string{"workflows.argoproj.io,orders.acme.cert-manager.io"}, wrongRestore: []string{"workflows"}},

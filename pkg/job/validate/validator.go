@@ -61,7 +61,6 @@ type Validator struct {
 func (v *Validator) Backup(ctx context.Context, b *velerov1.Backup) (Problems, error) {
 	problems := BackupSpec(&b.Spec)
 	problems.checkAnnotations(b.Annotations)
-	problems.addUnsupported(b.Annotations[holdfast.AnnotationDryRun] != "", "metadata.annotations["+holdfast.AnnotationDryRun+"]")
 	if _, set := b.Annotations[holdfast.AnnotationIgnoreRunning]; set {
 		problems.addProblem("metadata.annotations["+holdfast.AnnotationIgnoreRunning+"]", "only a restore can ignore running backups")
 	}

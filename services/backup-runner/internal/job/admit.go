@@ -19,6 +19,8 @@ func (k *Kind) Pending(_ context.Context, b *velerov1.Backup) (engine.Interest, 
 	switch runs, _ := isRunnable(b.Status.Phase); {
 	case leftUnfinished(b):
 		return engine.Resume, nil
+	case isDryRun(b):
+		return engine.Begin, nil
 	case !runs:
 		return engine.None, nil
 	case b.Status.Phase == velerov1.BackupPhaseReadyToStart:
@@ -36,6 +38,9 @@ func (k *Kind) Terminal(b *velerov1.Backup) bool { return b.Status.Phase.Termina
 func (k *Kind) Admit(ctx context.Context, b *velerov1.Backup) (engine.Decision[*velerov1.Backup], error) {
 	if leftUnfinished(b) {
 		return k.admitForeign(ctx, b)
+	}
+	if isDryRun(b) {
+		return k.endDryRun(ctx, b)
 	}
 	runs, needsLedger := isRunnable(b.Status.Phase)
 	if !runs {

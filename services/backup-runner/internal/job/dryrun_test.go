@@ -1,10 +1,14 @@
 package job
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
@@ -102,5 +106,44 @@ func TestABackupTellsHowItDiffersFromItsPlan(t *testing.T) {
 				require.Contains(t, log, text)
 			}
 		})
+	}
+}
+
+func TestABackupThatIsADryRunEndsWithWhatWasFound(t *testing.T) {
+	w := newWorld(t)
+	w.PlanLifetime = time.Hour
+	for name, tt := range map[string]struct {
+		namespaces string
+		unknown    bool // to validation
+		want       []string
+	}{
+		"planned":   {namespaces: `["*"]`, want: []string{"dry run: nothing was backed up", "objects: 51 store", "kinds: 50 v1/ConfigMap, 1 v1/Namespace", "volumes: data of 0 would be taken, of 0 not", "it would wait"}},
+		"damaged":   {namespaces: `x`, want: []string{"metadata.annotations[holdfast.io/namespaces]: "}},
+		"unchecked": {namespaces: `["*"]`, unknown: true},
+	} {
+		before := w.store.Keys()
+		b := &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID("uid-" + name)}}
+		b.Spec.StorageLocation, b.Status.ValidationErrors = "default", []string{"it would wait"}
+		b.Annotations = map[string]string{holdfast.AnnotationDryRun: "true", holdfast.AnnotationNamespaces: tt.namespaces, holdfast.AnnotationValidated: string(b.UID)}
+		if tt.unknown {
+			b.Annotations[holdfast.AnnotationValidated] = "uid-of-another"
+		}
+		require.NoError(t, w.client.Create(t.Context(), b))
+		require.NoError(t, w.Run(t.Context(), name, b.UID))
+		got := w.readBackup(t, b)
+		if tt.unknown {
+			require.True(t, got.Status.Phase.IsNew(), "queue-scheduler comes first")
+			continue
+		}
+		require.Equal(t, velerov1.BackupPhaseFailedValidation, got.Status.Phase)
+		require.Len(t, got.Status.ValidationErrors, len(tt.want))
+		for i := range tt.want {
+			require.Contains(t, got.Status.ValidationErrors[i], tt.want[i])
+		}
+		require.Empty(t, got.Finalizers)
+		require.NotContains(t, got.Annotations, holdfast.AnnotationClaim)
+		for _, key := range w.store.Keys() {
+			require.True(t, slices.Contains(before, key) || strings.HasPrefix(key, layout.PlansDir), key)
+		}
 	}
 }

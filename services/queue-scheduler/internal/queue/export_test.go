@@ -8,6 +8,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 )
 
 // Pass lets a test drive single passes. It first validates the restores that are validated beside
@@ -31,7 +32,7 @@ func (s *Scheduler) validateRestores(ctx context.Context) error {
 	var errs []error
 	for i := range list.Items {
 		r := &list.Items[i]
-		if r.Status.Phase.IsNew() && !isValidated(r) && ledger.IsAll(targetNamespaces(r)) && s.refused.currentError(r) == nil {
+		if r.Status.Phase.IsNew() && !mark.IsValidated(r) && ledger.IsAll(targetNamespaces(r)) && s.refused.currentError(r) == nil {
 			if err := s.validateRestore(ctx, r); !s.noteRefused(r, err) {
 				errs = append(errs, err)
 			}

@@ -60,7 +60,7 @@ func (s *Scheduler) dispatchRestores(ctx context.Context, v *passView) error {
 // isReserving reports that a restore that waits reserves namespaces: the API server does not refuse to
 // write it, and its targets are known.
 func (s *Scheduler) isReserving(r *velerov1.Restore) bool {
-	return s.refused.currentError(r) == nil && (isValidated(r) || !ledger.IsAll(targetNamespaces(r)))
+	return s.refused.currentError(r) == nil && (mark.IsValidated(r) || !ledger.IsAll(targetNamespaces(r)))
 }
 
 // dispatchRestore reports true when the restore is (or was) admitted; the error is why it waits, or
@@ -69,7 +69,7 @@ func (s *Scheduler) dispatchRestore(ctx context.Context, v *passView, r *velerov
 	if v.isAdmitted(r.UID) {
 		return true, nil // republish reminds the runners
 	}
-	validatedBefore := isValidated(r)
+	validatedBefore := mark.IsValidated(r)
 	if !validatedBefore {
 		if err := s.validateRestore(ctx, r); err != nil || !isValid(r) {
 			return false, err
@@ -123,15 +123,10 @@ func restoreEntry(r *velerov1.Restore, now time.Time) ledger.Entry {
 	}
 }
 
-// isValidated reports that this very restore, not one it is a copy of, was validated.
-func isValidated(r *velerov1.Restore) bool {
-	return r.Annotations[holdfast.AnnotationValidated] == string(r.UID)
-}
-
 // targetNamespaces are the namespaces a restore writes to, sorted: those noted when it was validated, which
 // is done once, else those of its spec alone.
 func targetNamespaces(r *velerov1.Restore) []string {
-	if isValidated(r) {
+	if mark.IsValidated(r) {
 		if noted, ok, err := notedNamespaces(r); ok && err == nil {
 			return noted
 		}

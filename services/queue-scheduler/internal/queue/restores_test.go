@@ -75,6 +75,34 @@ func TestADryRunIsNotQueued(t *testing.T) {
 	require.Empty(t, b.getRestore("dry").Status.Phase)
 }
 
+// A runner plans it by what validation computed; nothing waits for it, and a copy of it is validated again.
+func TestADryRunOfABackupIsCompletedAndNotQueued(t *testing.T) {
+	b := newBed(t, ledger.Limits{Backups: 1}, interceptor.Funcs{})
+	s := b.newScheduler()
+	for order, name := range []string{"dry", "wrong", "copy"} {
+		o := &velerov1.Backup{ObjectMeta: objectMeta(name, order), Spec: velerov1.BackupSpec{IncludedNamespaces: []string{"ns1"}}}
+		o.Annotations = map[string]string{holdfast.AnnotationDryRun: "true", holdfast.AnnotationValidated: "of-another"}
+		require.NoError(t, b.c.Create(t.Context(), o))
+	}
+	b.rules.refused["wrong"] = "no such field"
+	b.createBackup("real", 9, "ns1")
+	b.passWith(s, "real")
+	for _, name := range []string{"dry", "copy"} {
+		o := b.getBackup(name)
+		require.True(t, mark.IsDryRun(o, o.Status.Phase.IsNew()) && mark.IsValidated(o))
+		require.Equal(t, "computed", o.Spec.StorageLocation)
+		require.Equal(t, `["ns1"]`, o.Annotations[holdfast.AnnotationNamespaces])
+		require.Len(t, o.Status.ValidationErrors, 1)
+		require.Contains(t, o.Status.ValidationErrors[0], "it would wait: backup real")
+	}
+	require.Equal(t, velerov1.BackupPhaseFailedValidation, b.getBackup("wrong").Status.Phase)
+	require.Equal(t, []string{"spec: no such field"}, b.getBackup("wrong").Status.ValidationErrors)
+	before := b.getBackup("dry").ResourceVersion
+	b.passWith(s, "real")
+	require.Equal(t, before, b.getBackup("dry").ResourceVersion, "it is completed once")
+	require.Equal(t, map[string]int{"real": 0}, queuePositions(t, s))
+}
+
 // What a restore writes to is found out once, when it is validated, and delays no other job.
 func TestTargetsOfARestoreAreNoted(t *testing.T) {
 	b := newBed(t, ledger.Limits{Backups: 5, Restores: 5}, interceptor.Funcs{})

@@ -101,7 +101,7 @@ func (s *Scheduler) checkSource(ctx context.Context, r *velerov1.Restore) error 
 
 // isValid reports that a restore, as it was just written or read, may be admitted.
 func isValid(r *velerov1.Restore) bool {
-	return r.UID != "" && r.Status.Phase.IsNew() && r.DeletionTimestamp == nil && isValidated(r)
+	return r.UID != "" && r.Status.Phase.IsNew() && r.DeletionTimestamp == nil && mark.IsValidated(r)
 }
 
 // updateRestore judges a restore that is still new: its source alone where it was validated before,
@@ -114,7 +114,7 @@ func (s *Scheduler) updateRestore(ctx context.Context, r *velerov1.Restore, comp
 		if !r.Status.Phase.IsNew() || r.DeletionTimestamp != nil {
 			return kube.ErrSkip
 		}
-		again := isValidated(r)
+		again := mark.IsValidated(r)
 		judge := s.Validator.Restore
 		if again {
 			judge = s.Validator.Source

@@ -208,7 +208,7 @@ func (s *Scheduler) runPass(ctx context.Context, due bool) error {
 	errs = append(errs, s.releaseEnded(ctx, view), s.releaseIdle(ctx, view))
 	lost := s.readmit(ctx, view)
 	errs = append(errs, lost)
-	errs = append(errs, s.enqueueNew(ctx, view))
+	errs = append(errs, s.enqueueNew(ctx, view), s.completeDryRuns(ctx, view))
 	if lost == nil { // else jobs run that nothing would keep others away from
 		errs = append(errs, s.dispatchRestores(ctx, view))
 		errs = append(errs, s.admitBackups(ctx, view))

@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 )
 
 // passView is what one pass goes by.
@@ -23,6 +24,7 @@ type passView struct {
 	entered    map[types.UID]struct{}          // the UIDs of the entries
 	holds      map[types.UID]bool              // admitted, and listed in a phase that keeps its entry
 	fresh      []*velerov1.Backup              // new ones, oldest first
+	dryRuns    []*velerov1.Backup              // new ones that a runner plans, beside the queue
 	queued     []*velerov1.Backup              // in queue order from admit on
 	ready      []*velerov1.Backup              // admitted, no runner yet
 	pending    []*velerov1.Restore             // new ones, oldest first
@@ -95,6 +97,10 @@ func (v *passView) noteAdmitted(b *velerov1.Backup) {
 }
 
 func (v *passView) classifyBackup(b *velerov1.Backup) {
+	if mark.IsDryRun(b, b.Status.Phase.IsNew()) {
+		v.dryRuns = append(v.dryRuns, b)
+		return
+	}
 	if !b.Status.Phase.Terminal() {
 		v.unfinished = append(v.unfinished, b)
 	}
@@ -113,7 +119,7 @@ func (v *passView) classifyBackup(b *velerov1.Backup) {
 }
 
 func (v *passView) classifyRestore(r *velerov1.Restore) {
-	if r.Status.Phase.IsNew() && r.Annotations[holdfast.AnnotationDryRun] == "true" {
+	if mark.IsDryRun(r, r.Status.Phase.IsNew()) {
 		return // a runner plans it, beside the queue
 	}
 	if !r.Status.Phase.Terminal() {

@@ -37,7 +37,7 @@ func (s *Server) CheckBackup(ctx context.Context, req *queuev1.CheckBackupReques
 	resp := &queuev1.CheckBackupResponse{Backup: completed, Namespaces: x.Job.Namespaces}
 	resp.Obstacles, resp.ObstaclesLeftOut = wireObstacles(x.Obstacles)
 	if len(x.Obstacles) > 0 {
-		resp.Message = explanationText(x)
+		resp.Message = x.String()
 	}
 	return resp, nil
 }

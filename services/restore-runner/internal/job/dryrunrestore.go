@@ -3,20 +3,14 @@ package job
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
 
-	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 )
 
-// isDryRun reports a new Restore that is to be planned only. It is in no queue and gets no claim.
-func isDryRun(o *velerov1.Restore) bool {
-	return o.Status.Phase.IsNew() && o.DeletionTimestamp == nil && o.Annotations[holdfast.AnnotationDryRun] == "true"
-}
+func isDryRun(o *velerov1.Restore) bool { return mark.IsDryRun(o, o.Status.Phase.IsNew()) }
 
 // endDryRun plans a Restore, and ends it with what was found. Of two processes that do so at once, both may
 // store a plan, and one ends the Restore.
@@ -27,16 +21,13 @@ func (k *Kind) endDryRun(ctx context.Context, restore *velerov1.Restore) (engine
 	defer k.planning.Release(1)
 	planned, err := k.runDryRun(ctx, &PlanRequest{Restore: restore})
 	var found []string
-	switch {
-	case ctx.Err() != nil || err != nil && kube.IsTransient(err):
+	if err != nil {
+		found, err = mark.FailedDryRun(ctx, err)
+	} else {
+		found, err = mark.SummarizePlan(&planned.Header, planned.Unstored), planned.Close()
+	}
+	if err != nil {
 		return engine.Decision[*velerov1.Restore]{}, fmt.Errorf("plan the restore: %w", err)
-	case err != nil:
-		found = strings.Split(err.Error(), "\n")
-	default:
-		found = planned.summary()
-		if err := planned.Close(); err != nil {
-			return engine.Decision[*velerov1.Restore]{}, fmt.Errorf("close the plan: %w", err)
-		}
 	}
 	return engine.End(func(o *velerov1.Restore) error {
 		if !o.Status.Phase.IsNew() {
@@ -49,18 +40,4 @@ func (k *Kind) endDryRun(ctx context.Context, restore *velerov1.Restore) (engine
 		k.cfg.Metrics.EndedAs(o)
 		k.cfg.Ended(ctx, o)
 	}), nil
-}
-
-// summary is the plan in a few texts.
-func (p *PlannedRestore) summary() []string {
-	stored := fmt.Sprintf("dry run: nothing was restored; annotation %s: %s on a Restore of the same spec executes the plan", holdfast.AnnotationPlan, p.Header.ID)
-	if p.Unstored != nil {
-		stored = fmt.Sprintf("dry run: nothing was restored; the plan is not stored: %v", p.Unstored)
-	}
-	var counts []string
-	for _, action := range slices.Sorted(maps.Keys(p.Header.Counts)) {
-		counts = append(counts, fmt.Sprintf("%d %s", p.Header.Counts[action], action))
-	}
-	out := []string{stored, "objects: " + strings.Join(counts, ", ")}
-	return append(out, p.Header.Messages[:min(len(p.Header.Messages), maxDifferences)]...)
 }
