@@ -28,9 +28,6 @@ func (v *Validator) Restore(ctx context.Context, r *velerov1.Restore) (Problems,
 			problems.addProblem("metadata.annotations["+annotation+"]", "%q is neither true nor false", value)
 		}
 	}
-	for _, key := range holdfast.UnknownAnnotations(r.Annotations) {
-		problems.addProblem("metadata.annotations["+key+"]", "Holdfast has no such annotation")
-	}
 	if _, err := restoreorder.ParseOrder(r.Annotations[holdfast.AnnotationOrder]); err != nil {
 		problems.addProblem("metadata.annotations["+holdfast.AnnotationOrder+"]", "%s", err)
 	}

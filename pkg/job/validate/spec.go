@@ -111,9 +111,12 @@ func (p *Problems) checkFilters(spec selection.Spec) {
 	}
 }
 
-// checkAnnotations finds a priority that is none, and a claim no runner
+// checkAnnotations finds annotations of no meaning, a priority that is none, and a claim no runner
 // could read: the object would keep its place among the running ones indefinitely.
 func (p *Problems) checkAnnotations(annotations map[string]string) {
+	for _, key := range holdfast.UnknownAnnotations(annotations) {
+		p.addProblem("metadata.annotations["+key+"]", "Holdfast has no such annotation")
+	}
 	if _, _, err := claim.Parse(&metav1.ObjectMeta{Annotations: annotations}); err != nil {
 		p.addProblem("metadata.annotations["+holdfast.AnnotationClaim+"]", "%v", err)
 	}

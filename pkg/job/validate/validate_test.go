@@ -319,7 +319,7 @@ func TestAnnotationsOfJobs(t *testing.T) {
 	for key, values := range map[string]struct{ backup, wrongBackup, restore, wrongRestore []string }{
 		holdfast.AnnotationPriority:          {backup: []string{"high", "normal", "low"}, wrongBackup: []string{"", "urgent"}},
 		holdfast.AnnotationIgnoreRunning:     {wrongBackup: []string{"true"}, restore: []string{"true", "false"}, wrongRestore: []string{"", "yes"}},
-		"holdfast.io/dryrun":                 {wrongRestore: []string{"true"}},
+		"holdfast.io/dryrun":                 {wrongBackup: []string{"true"}, wrongRestore: []string{"true"}},
 		holdfast.AnnotationDryRun:            {backup: []string{"true", "false"}, wrongBackup: []string{"", "yes"}, restore: []string{"true", "false"}, wrongRestore: []string{"", "yes"}},
 		holdfast.AnnotationPreserveAddresses: {restore: []string{"true", "false"}, wrongRestore: []string{"", "yes"}},
 		holdfast.AnnotationOrder:             {restore: []string{"owners"}, wrongRestore: []string{"Owners"}},
