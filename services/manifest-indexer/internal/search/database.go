@@ -24,7 +24,12 @@ import (
 // ErrDamaged means that the file of the database is gone, or is not what was written to it.
 var ErrDamaged = errors.New("the database is damaged")
 
+// ErrFull means that the file has its largest size, or the disk has no room, and that nothing was written.
+var ErrFull = errors.New("the search index has no room")
+
 const (
+	// maxPages bounds the file, in pages of 4 KiB: 1 GiB, half of the work directory in the chart.
+	maxPages = 1 << 18
 	// maxConns is how many statements run at once, cacheKiB what each may keep of the file in memory.
 	maxConns = 4
 	cacheKiB = 4096
@@ -64,8 +69,9 @@ type Backup struct {
 
 // Database is the index. It is safe for concurrent use; backups are added and removed by one caller.
 type Database struct {
-	path   string
-	paging paging
+	path     string
+	paging   paging
+	maxPages int
 
 	mu      sync.RWMutex // held for reading while the file is used, for writing while it is replaced
 	db      *sql.DB
@@ -78,7 +84,7 @@ type Database struct {
 
 // OpenDatabase makes an empty database at a path, in place of any other one.
 func OpenDatabase(ctx context.Context, path string) (*Database, error) {
-	d := &Database{path: path, paging: defaultPaging}
+	d := &Database{path: path, paging: defaultPaging, maxPages: maxPages}
 	return d, d.create(ctx)
 }
 
@@ -89,7 +95,7 @@ func (d *Database) create(ctx context.Context) error {
 			return fmt.Errorf("search index: %w", err)
 		}
 	}
-	options := url.Values{"_pragma": {"journal_mode(WAL)", "synchronous(OFF)", "temp_store(MEMORY)", "busy_timeout(60000)", fmt.Sprintf("cache_size(-%d)", cacheKiB), "journal_size_limit(16777216)"}}
+	options := url.Values{"_pragma": {"journal_mode(WAL)", "synchronous(OFF)", "temp_store(MEMORY)", "busy_timeout(60000)", fmt.Sprintf("cache_size(-%d)", cacheKiB), "journal_size_limit(16777216)", fmt.Sprintf("max_page_count(%d)", d.maxPages)}}
 	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: d.path}).EscapedPath()+"?"+options.Encode())
 	if err != nil {
 		return fmt.Errorf("search index: %w", err)
@@ -135,7 +141,7 @@ func (d *Database) setBackups(backups []Backup) {
 	d.backups = backups
 }
 
-// withFile runs what reads or writes the file. Errors of a lost or damaged file are ErrDamaged.
+// withFile runs what reads or writes the file. Errors of a lost or damaged file are ErrDamaged, of one without room ErrFull.
 func (d *Database) withFile(do func() error) error {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
@@ -149,6 +155,8 @@ func (d *Database) withFile(do func() error) error {
 		case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY:
 			d.damaged.Store(true)
 			return fmt.Errorf("%w: %w", ErrDamaged, err)
+		case sqlite3.SQLITE_FULL:
+			return fmt.Errorf("%w: %w", ErrFull, err)
 		}
 	}
 	return err

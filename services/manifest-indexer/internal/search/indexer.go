@@ -148,6 +148,9 @@ func (i *Indexer) Pass(ctx context.Context) error {
 			s.retry = i.Clock.Now().Add(retryPeriod)
 			errs = append(errs, fmt.Errorf("backup %q: %w", s.backup.Name, err))
 		}
+		if errors.Is(err, ErrFull) { // each of the others would be read in vain
+			break
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -115,7 +115,7 @@ func TestBackupsAreIndexedAndForgotten(t *testing.T) {
 	first := b.createBackup("b1", 1, velerov1.BackupPhaseCompleted)
 	running := b.createBackup("b3", 3, velerov1.BackupPhaseInProgress)
 	b.createBackup("failed", 4, velerov1.BackupPhaseFailed)
-	b.storeManifest("b1", newEntry("Pod", "a", "old", 1), newEntry("Pod", "a", "same", 1))
+	b.storeManifest("b1", newEntry("Event", "a", "never-restored", 1), newEntry("Pod", "a", "old", 1), newEntry("Pod", "a", "same", 1))
 	old := newEntry("Pod", "a", "same", 9)
 	old.Version, old.Preferred = "v0", false
 	b.storeManifest("b2", old, newEntry("Pod", "a", "same", 1))
@@ -146,6 +146,29 @@ func TestBackupsAreIndexedAndForgotten(t *testing.T) {
 	other := b.newIndexer() // which sees it all at once
 	require.NoError(t, other.Pass(t.Context()))
 	require.Equal(t, b.search(b.Indexer), b.search(other))
+}
+
+// A backup that does not fit stays out and takes no room from others, which come in as room is there.
+func TestTheFileIsBounded(t *testing.T) {
+	b := newBed(t)
+	b.maxPages = 60
+	require.NoError(t, b.Reset(t.Context()))
+	b.createBackup("b1", 1, velerov1.BackupPhaseCompleted)
+	b.createBackup("b2", 2, velerov1.BackupPhaseCompleted)
+	b.createBackup("b3", 3, velerov1.BackupPhaseCompleted)
+	var many []manifest.Entry
+	for i := range 5000 {
+		many = append(many, newEntry("Pod", "a", fmt.Sprintf("web-%04d", i), 1))
+	}
+	b.storeManifest("b1", newEntry("Pod", "a", "same", 1))
+	b.storeManifest("b2", many...)
+	b.storeManifest("b3", newEntry("Pod", "a", "same", 1))
+	require.ErrorIs(t, b.Pass(t.Context()), ErrFull)
+	require.Equal(t, []string{"/Pod a/same: 1 b1 b1"}, b.search(b.Indexer))
+	c, _ := b.Coverage()
+	require.Equal(t, Coverage{Indexed: 1, Backups: 3}, c)
+	require.NoError(t, b.Pass(t.Context()))
+	require.Equal(t, []string{"/Pod a/same: 2 b1 b3"}, b.search(b.Indexer))
 }
 
 // Of a backup without a manifest that can be read names are known, and nothing but the list is read.

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"sort"
 	"strings"
+
+	"github.com/holdfast-io/holdfast/pkg/spec/selection"
 )
 
 // Object is an object of a backup that is added.
@@ -102,12 +104,13 @@ func (r *recorder) readRow(into []any, query string, args ...any) bool {
 	return err == nil
 }
 
-// AddBackup adds a backup with its objects, or nothing if they cannot all be read. Of several objects with one
-// group, kind, namespace and name the first counts. Its caller is the only writer.
+// AddBackup adds a backup with its objects, or nothing if they cannot all be read or written. Of several objects with
+// one group, kind, namespace and name the first counts. What is never restored, such as Events, is left out. Its
+// caller is the only writer.
 func (d *Database) AddBackup(ctx context.Context, b Backup, objects iter.Seq2[Object, error]) error {
 	err := d.record(ctx, func(r *recorder) {
 		for o, err := range objects {
-			if r.err = err; err == nil {
+			if r.err = err; err == nil && !slices.Contains(selection.NonRestorable, o.Resource) {
 				r.stageObject(&o)
 			}
 			if r.err != nil {
