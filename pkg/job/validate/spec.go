@@ -128,6 +128,9 @@ func (p *Problems) checkAnnotations(annotations map[string]string) {
 			p.addProblem("metadata.annotations["+key+"]", "%q is neither true nor false", value)
 		}
 	}
+	if annotations[holdfast.AnnotationPlanStrict] == "true" && annotations[holdfast.AnnotationPlan] == "" {
+		p.addProblem("metadata.annotations["+holdfast.AnnotationPlanStrict+"]", "needs annotation %s, which names the plan", holdfast.AnnotationPlan)
+	}
 }
 
 func backupFilters(spec *velerov1.BackupSpec) selection.Spec {

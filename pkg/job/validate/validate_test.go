@@ -327,7 +327,7 @@ func TestAnnotationsOfJobs(t *testing.T) {
 		holdfast.AnnotationRunningJobs:       {restore: []string{"start", "suspend", "skip"}, wrongRestore: []string{"stop"}},
 		holdfast.AnnotationItems:             {restore: []string{"deploy/shop/web", "Cluster.cluster.x-k8s.io/a/b, clusterrole/system:x"}, wrongRestore: []string{"", "web", "deploy/shop/web/x", "deploy//web", "a/b,"}},
 		holdfast.AnnotationItemsWith:         {wrongRestore: []string{"", "children"}},
-		holdfast.AnnotationPlanStrict:        {backup: []string{"true", "false"}, wrongBackup: []string{"yes"}, restore: []string{"true"}, wrongRestore: []string{""}},
+		holdfast.AnnotationPlanStrict:        {backup: []string{"false"}, wrongBackup: []string{"yes", "true"}, restore: []string{"false"}, wrongRestore: []string{"", "true"}}, // without a plan
 		holdfast.AnnotationClaim: {
 			wrongBackup:  []string{"", "x", `{"holder":"a"}`, `{"holder":"a","epoch":-1}`},
 			wrongRestore: []string{"", "x", `{"holder":"a"}`, `{"holder":"a","epoch":-1}`},
