@@ -82,7 +82,7 @@ func (a *App) buildParts(host *pluginhost.Host) {
 	})
 	a.remover = &remove.Remover{
 		Reader: a.clusterReader(), Client: a.clusterClient(), Namespace: namespace, Locations: opener, Clock: c.Clock, Log: c.Log,
-		Actions: a.itemActions(host), Snapshots: a.snapshotRemover(host), Metrics: remove.NewMetrics(a.schedules),
+		Actions: a.itemActions(host, a.runtime.Registry()), Snapshots: a.snapshotRemover(host), Metrics: remove.NewMetrics(a.schedules),
 	}
 	csi, csiActions := a.csiRemoval()
 	a.remover.CSI, a.remover.CSIActions = csi, csiActions

@@ -4,6 +4,8 @@ import (
 	"context"
 	"log/slog"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/holdfast-io/holdfast/pkg/archive/nativesnapshot"
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/pkg/extension/csisnapshot"
@@ -17,7 +19,7 @@ import (
 
 // itemActions returns what runs the delete item actions of plugins; nil when none is registered, so
 // that nothing is read.
-func (a *App) itemActions(host *pluginhost.Host) remove.Actions {
+func (a *App) itemActions(host *pluginhost.Host, registry prometheus.Registerer) remove.Actions {
 	if !host.MayServe(pluginhost.KindDeleteItemAction) {
 		return nil
 	}
@@ -27,8 +29,14 @@ func (a *App) itemActions(host *pluginhost.Host) remove.Actions {
 		Discover: func(ctx context.Context) (selection.Resolver, error) {
 			return resource.Discover(ctx, a.runtime.RestConfig())
 		},
-		Log: a.config.Log, Metrics: itemaction.NewMetrics(a.runtime.Registry()),
+		Log: a.config.Log, Metrics: itemaction.NewMetrics(registry),
+		Plugins: newPluginLimit(a.config.Concurrency),
 	}
+}
+
+// newPluginLimit leaves one place to other deletions while a plugin hangs, where the process has more than one.
+func newPluginLimit(concurrency int) *itemaction.PluginLimit {
+	return &itemaction.PluginLimit{Deletions: max(concurrency-1, 1)}
 }
 
 // noPlugins is a session with built-in actions alone.
@@ -54,7 +62,7 @@ func (a *App) csiRemoval() (csisnapshot.API, remove.Actions) {
 
 // snapshotRemover returns what deletes native snapshots.
 func (a *App) snapshotRemover(host *pluginhost.Host) remove.Snapshots {
-	return &snapshots.Remover{Log: a.config.Log, Open: func(ctx context.Context, log *slog.Logger) (snapshots.Locations, func()) {
+	return &snapshots.Remover{Log: a.config.Log, Plugins: newPluginLimit(a.config.Concurrency), Open: func(ctx context.Context, log *slog.Logger) (snapshots.Locations, func()) {
 		session := host.Open(ctx, log)
 		return &nativesnapshot.Opener{
 			Reader: a.clusterReader(), Namespace: a.config.Options.Namespace, Session: session, WorkDir: a.runtime.WorkDir(),
