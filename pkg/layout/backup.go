@@ -2,7 +2,6 @@ package layout
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 )
 
@@ -67,17 +66,6 @@ func PartsPrefix(b, uid string) string { return PartsDir(b) + uid + "/" }
 // work in characters that a key may hold, without slashes.
 func Part(b, uid string, epoch int64, unit string, attempt, n int) string {
 	return fmt.Sprintf("%s%d-%s-%d-%d", PartsPrefix(b, uid), epoch, unit, attempt, n)
-}
-
-// records and keys elsewhere.
-func PartEpoch(b, uid, key string) (epoch int64, ok bool) {
-	rest, ok := strings.CutPrefix(key, PartsPrefix(b, uid))
-	digits, unit, dashed := strings.Cut(rest, "-")
-	if !ok || !dashed || unit == "" || strings.HasSuffix(rest, sidecarSuffix) || strings.Contains(rest, "/") {
-		return 0, false
-	}
-	epoch, err := strconv.ParseInt(digits, 10, 64)
-	return epoch, err == nil && epoch >= 0
 }
 
 const sidecarSuffix = ".sidecar"

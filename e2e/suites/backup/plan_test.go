@@ -36,7 +36,7 @@ func (b *bed) planBackup(t *testing.T, spec velerov1.BackupSpec, namespaces ...s
 	t.Helper()
 	conn, err := grpc.NewClient(b.runner, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
-	defer conn.Close() //nolint:errcheck // of a test
+	defer conn.Close()
 	spec.StorageLocation = "default"
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&velerov1.Backup{Spec: spec})
 	require.NoError(t, err)

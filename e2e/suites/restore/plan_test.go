@@ -144,7 +144,7 @@ func (b *bench) planRestore(t *testing.T, spec *velerov1.RestoreSpec) (*planv1.P
 	t.Helper()
 	conn, err := grpc.NewClient(b.runner, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
-	defer conn.Close() //nolint:errcheck // of a test
+	defer conn.Close()
 	text, err := json.Marshal(spec)
 	require.NoError(t, err)
 	in := &structpb.Struct{}

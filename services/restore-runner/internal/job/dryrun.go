@@ -65,7 +65,7 @@ func (k *Kind) runDryRun(ctx context.Context, req *PlanRequest) (_ *PlannedResto
 	for _, key := range []string{holdfast.AnnotationPlan, holdfast.AnnotationPlanStrict, holdfast.AnnotationDryRun, corev1.LastAppliedConfigAnnotation} {
 		delete(o.Annotations, key)
 	}
-	a, err := k.openDryRun(ctx, o, ctx)
+	a, err := k.openDryRun(ctx, k.newDryRunSession(ctx, o))
 	defer a.inputs.close()
 	if err != nil {
 		return nil, err
@@ -82,11 +82,14 @@ func (k *Kind) runDryRun(ctx context.Context, req *PlanRequest) (_ *PlannedResto
 	return planned, nil
 }
 
-// openDryRun opens the backup and makes the plan of a restore that has no claim and no records. No object
-// is begun once stopped ends.
-func (k *Kind) openDryRun(ctx context.Context, o *velerov1.Restore, stopped context.Context) (*restoreAttempt, error) {
-	s := &session{cfg: &k.cfg, restore: o, log: k.cfg.Log.With("dryRunOf", o.Spec.BackupName), stopped: stopped}
-	a := &restoreAttempt{kind: k, cfg: &k.cfg, session: s, inputs: newInputs(s, "plan-"+string(o.UID)), lasting: ctx}
+// newDryRunSession returns the session of a dry run, which begins no object once stopped ends.
+func (k *Kind) newDryRunSession(stopped context.Context, o *velerov1.Restore) *session {
+	return &session{cfg: &k.cfg, restore: o, log: k.cfg.Log.With("dryRunOf", o.Spec.BackupName), stopped: stopped}
+}
+
+// openDryRun opens the backup and makes the plan of a restore that has no claim and no records.
+func (k *Kind) openDryRun(ctx context.Context, s *session) (*restoreAttempt, error) {
+	a := &restoreAttempt{kind: k, cfg: &k.cfg, session: s, inputs: newInputs(s, "plan-"+string(s.restore.UID)), lasting: ctx}
 	if err := a.inputs.findLocation(ctx); err != nil {
 		return a, err
 	}

@@ -43,7 +43,7 @@ func (a *restoreAttempt) comparePlans(ctx context.Context, stored *storedplan.He
 	o := a.restore.DeepCopy()
 	o.UID = uuid.NewUUID()
 	delete(o.Annotations, holdfast.AnnotationPlan)
-	dry, err := a.kind.openDryRun(ctx, o, a.stopped)
+	dry, err := a.kind.openDryRun(ctx, a.kind.newDryRunSession(a.stopped, o))
 	defer dry.inputs.close()
 	if err != nil {
 		return nil, 0, err
