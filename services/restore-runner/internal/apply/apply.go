@@ -219,18 +219,21 @@ func (c *Client) meetExisting(ctx context.Context, r *Request) Result {
 func failedResult(err error) Result { return Result{Action: Failed, Err: err} }
 
 // createOncePropagated creates, and waits for what was created just before to be known everywhere
-// in the server.
+// in the server. A dry run waits for nothing.
 func (c *Client) createOncePropagated(ctx context.Context, r *Request, body []byte) (Identity, bool, error) {
 	start := c.clock.Now()
 	sent := false
 	for pause := firstPause; ; pause = min(2*pause, time.Second) {
 		id, maybe, err := c.createObject(ctx, r.Target, body, r.Converted)
 		sent = sent || maybe
-		if err == nil || !notPropagated(err, r) || c.clock.Since(start) > propagation || retry.Pause(ctx, c.clock, pause) != nil {
+		if err == nil || c.dry != nil || !notPropagated(err, r) || c.clock.Since(start) > propagation || retry.Pause(ctx, c.clock, pause) != nil {
 			return id, sent, err
 		}
 	}
 }
+
+// lacksAccount begins the refusal of a Pod whose ServiceAccount is not there; namespace and name follow.
+const lacksAccount = "error looking up service account "
 
 // notPropagated reports that the server refuses only because something else is not there yet: the
 // paths of a new kind, or the ServiceAccount that the controller makes for a new namespace.
@@ -238,5 +241,5 @@ func notPropagated(err error, r *Request) bool {
 	if apierrors.IsNotFound(err) {
 		return r.New && !strings.Contains(err.Error(), "namespaces ")
 	}
-	return apierrors.IsForbidden(err) && r.GVR.Resource == "pods" && strings.Contains(err.Error(), "error looking up service account")
+	return apierrors.IsForbidden(err) && r.GVR.Resource == "pods" && strings.Contains(err.Error(), lacksAccount)
 }

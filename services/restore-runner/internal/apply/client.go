@@ -120,7 +120,7 @@ func (c *Client) createObject(ctx context.Context, t Target, body []byte, strict
 		}
 		return post.AbsPath(t.resourcePath("")...).Param("fieldManager", string(c.manager)).SetHeader("Content-Type", wholeObject).SetHeader("Accept", metadataOnly).Body(body)
 	})
-	if c.dry != nil && (err == nil || isUnknowable(err)) {
+	if c.dry != nil && (err == nil || c.dry.isUnknowable(t, err)) {
 		return c.dry.noteCreation(t), false, nil
 	}
 	if err != nil {

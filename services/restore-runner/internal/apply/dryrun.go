@@ -2,6 +2,7 @@ package apply
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -22,6 +23,7 @@ type DryRun struct {
 
 	mu    sync.Mutex
 	fresh map[string]bool // namespaces that would be created: nothing is in them
+	needs []string        // refusals of Pods that lack what would be created
 	kinds map[schema.GroupVersionResource]bool
 }
 
@@ -71,13 +73,20 @@ func isNamespace(t Target) bool { return t.GVR.Group == "" && t.GVR.Resource == 
 
 // noteCreation returns the identity that stands for an object which would be created.
 func (d *DryRun) noteCreation(t Target) Identity {
-	if isNamespace(t) {
-		d.mu.Lock()
-		defer d.mu.Unlock()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch t.GVR.GroupResource().String() {
+	case "namespaces":
 		if d.fresh == nil {
 			d.fresh = map[string]bool{}
 		}
 		d.fresh[t.Name] = true
+	case "serviceaccounts":
+		d.needs = append(d.needs, lacksAccount+t.Namespace+"/"+t.Name+":")
+	case "priorityclasses.scheduling.k8s.io":
+		d.needs = append(d.needs, "no PriorityClass with name "+t.Name+" was found")
+	case "runtimeclasses.node.k8s.io":
+		d.needs = append(d.needs, fmt.Sprintf("RuntimeClass %q not found", t.Name))
 	}
 	return Identity{UID: types.UID("planned/" + strings.Join(t.resourcePath(t.Name), "/")), Version: "planned"}
 }
@@ -91,8 +100,13 @@ func (d *DryRun) plannedResult(t Target, warning string) Result {
 
 // isUnknowable reports that a creation with dryRun=All says nothing: what it needs would be created
 // before it, or a webhook does not support dry runs.
-func isUnknowable(err error) bool {
-	return apierrors.IsNotFound(err) || lacksDryRun(err)
+func (d *DryRun) isUnknowable(t Target, err error) bool {
+	if !apierrors.IsForbidden(err) || t.GVR.Resource != "pods" {
+		return apierrors.IsNotFound(err) || lacksDryRun(err)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.ContainsFunc(d.needs, func(refusal string) bool { return strings.Contains(err.Error(), refusal) })
 }
 
 // lacksDryRun reports that a webhook refuses because it does not support dry runs.
