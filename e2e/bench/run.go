@@ -19,6 +19,7 @@ type Config struct {
 	Log     io.Writer // progress and figures
 	Sizes   []int     // numbers of 2 KB objects to back up
 	Huge    int       // number of 900 KB objects to back up; 0 leaves that out
+	Plan    int       // number of 2 KB objects whose backup is planned; 0 leaves that out
 	Restore int       // number of objects to restore; must be one of Sizes; 0 leaves that out
 	Resume  int       // number of objects of the backup whose runner is killed; 0 leaves that out
 	Plugins int       // number of objects to back up with and without plugins; 0 leaves that out
@@ -93,7 +94,7 @@ func (b *bench) measurements() []measurement {
 	for _, size := range b.Sizes {
 		all = append(all, measurement{fmt.Sprintf("%d objects", size), size, b.measureSize})
 	}
-	all = append(all, measurement{"plugins", b.Plugins, b.measurePlugins})
+	all = append(all, measurement{"dry run", b.Plan, b.measurePlan}, measurement{"plugins", b.Plugins, b.measurePlugins})
 	for _, queued := range b.Queue {
 		all = append(all, measurement{fmt.Sprintf("queue of %d", queued), queued, b.measureQueue})
 	}
