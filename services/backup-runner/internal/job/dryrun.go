@@ -31,7 +31,7 @@ type DryRun struct {
 	Namespaces []string
 	// Messages are remarks for the plan.
 	Messages []string
-	// Progress gets the number of objects so far, from many goroutines; nil gets none.
+	// Progress gets the number of objects so far, one call at a time; nil gets none.
 	Progress func(objects int64)
 	// Row gets the rows in their order; nil gets none.
 	Row func(*storedplan.Row) error

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -25,21 +24,9 @@ const (
 	planProgressPeriod = 500 * time.Millisecond
 )
 
-// planQueue makes dry runs, a few at once.
-type planQueue struct {
-	plan      func(context.Context, *DryRun) (*Planned, error)
-	namespace string
-	clock     clock.PassiveClock
-	turns     chan struct{}
-}
-
-func newPlanQueue(plan func(context.Context, *DryRun) (*Planned, error), namespace string, clk clock.PassiveClock) *planQueue {
-	return &planQueue{plan: plan, namespace: namespace, clock: clk, turns: make(chan struct{}, plansAtOnce)}
-}
-
 // PlanBackup implements the RPC.
 func (s *Server) PlanBackup(req *backupv1.PlanBackupRequest, stream grpc.ServerStreamingServer[backupv1.PlanBackupResponse]) error {
-	q, b := s.plans, &velerov1.Backup{}
+	b := &velerov1.Backup{}
 	text, err := protojson.Marshal(req.GetBackup())
 	if err == nil {
 		err = json.Unmarshal(text, b)
@@ -50,23 +37,23 @@ func (s *Server) PlanBackup(req *backupv1.PlanBackupRequest, stream grpc.ServerS
 	case b.Spec.StorageLocation == "":
 		return errgrpc.Field("backup.spec.storageLocation", "is missing: CheckBackup of QueueService completes a backup")
 	}
-	b.Namespace = q.namespace
+	b.Namespace = s.source.Namespace
 	ctx, cancel := context.WithCancelCause(stream.Context())
 	defer cancel(nil)
 	select {
-	case q.turns <- struct{}{}:
-		defer func() { <-q.turns }()
+	case s.turns <- struct{}{}:
+		defer func() { <-s.turns }()
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	progress := &planProgress{stream: stream, clock: q.clock, cancel: cancel}
+	progress := &planProgress{stream: stream, clock: s.source.Clock, cancel: cancel}
 	run := &DryRun{Backup: b, Namespaces: req.GetNamespaces(), Messages: req.GetMessages(), Progress: progress.sendObjects}
 	if req.GetObjects() {
 		run.Row = func(r *storedplan.Row) error {
 			return stream.Send(&backupv1.PlanBackupResponse{Content: &backupv1.PlanBackupResponse_Object{Object: r.Proto()}})
 		}
 	}
-	found, err := q.plan(ctx, run)
+	found, err := s.plan(ctx, run)
 	if err != nil {
 		return err
 	}
@@ -77,20 +64,16 @@ func (s *Server) PlanBackup(req *backupv1.PlanBackupRequest, stream grpc.ServerS
 	return stream.Send(&backupv1.PlanBackupResponse{Content: &backupv1.PlanBackupResponse_Summary{Summary: summary}})
 }
 
-// planProgress sends how far a dry run is. Safe for concurrent use.
+// planProgress sends how far a dry run is.
 type planProgress struct {
 	stream grpc.ServerStreamingServer[backupv1.PlanBackupResponse]
 	clock  clock.PassiveClock
 	cancel context.CancelCauseFunc
-
-	mu   sync.Mutex
-	told time.Time
+	told   time.Time
 }
 
 // sendObjects sends the number of objects, unless it did so a moment ago. Where nobody listens any more the dry run ends.
 func (p *planProgress) sendObjects(objects int64) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	now := p.clock.Now()
 	if now.Sub(p.told) < planProgressPeriod {
 		return

@@ -47,7 +47,7 @@ type Config struct {
 	Rows *storedplan.Writer
 	// Workers is the number of lists read at once.
 	Workers int
-	// Progress gets the number of objects so far, from many goroutines.
+	// Progress gets the number of objects so far, one call at a time.
 	Progress func(objects int64)
 }
 
