@@ -1,6 +1,7 @@
 package search
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -29,7 +30,13 @@ const (
 	passPeriod = time.Minute
 	// retryPeriod is the least time between two attempts at a backup that could not be read.
 	retryPeriod = 10 * time.Minute
+	// openTimeout bounds the opening of a backup. A location that takes longer than slowFailure to fail is left
+	// alone for passPeriod.
+	openTimeout = 30 * time.Second
+	slowFailure = time.Second
 )
+
+var errOpenTimeout = fmt.Errorf("the location has not answered in %s", openTimeout)
 
 // Opener opens a location by name; the caller closes the store.
 type Opener interface {
@@ -53,6 +60,8 @@ type Indexer struct {
 	wake rungroup.Signal
 	// seen are the Backups as they were read last. Pass alone uses it.
 	seen map[types.UID]*seenBackup
+	// held has until when locations that are slow to fail are left alone. Pass alone uses it.
+	held map[string]time.Time
 	// wanted is how many backups should be indexed; negative before they were counted.
 	wanted atomic.Int64
 }
@@ -69,7 +78,7 @@ type Coverage struct{ Indexed, Backups, NamesOnly int64 }
 
 // NewIndexer returns an Indexer of an empty database.
 func NewIndexer(c Config, d *Database) *Indexer {
-	i := &Indexer{Config: c, Database: d, wake: rungroup.NewSignal(), seen: map[types.UID]*seenBackup{}}
+	i := &Indexer{Config: c, Database: d, wake: rungroup.NewSignal(), seen: map[types.UID]*seenBackup{}, held: map[string]time.Time{}}
 	i.wanted.Store(-1)
 	return i
 }
@@ -107,8 +116,9 @@ func (i *Indexer) Coverage() (c Coverage, ok bool) {
 	return c, wanted >= 0
 }
 
-// Pass forgets the backups that are gone and adds those that are missing, the oldest first. One that cannot be
-// read does not hold up the others.
+// Pass forgets the backups that are gone and adds those that are missing, those not tried before and the oldest
+// first. One that cannot be read does not hold up the others, and a location that hangs no other one. A pass that
+// is requested meanwhile ends it after the backup at hand.
 func (i *Indexer) Pass(ctx context.Context) error {
 	if err := i.withFile(func() error { return nil }); err != nil {
 		return err
@@ -135,9 +145,10 @@ func (i *Indexer) Pass(ctx context.Context) error {
 	if forgotten {
 		errs = append(errs, i.Sweep(ctx))
 	}
-	due := slices.SortedFunc(maps.Values(missing), func(a, b *seenBackup) int { return compareStart(a.backup, b.backup) })
+	due := slices.SortedFunc(maps.Values(missing), func(a, b *seenBackup) int { return cmp.Or(a.retry.Compare(b.retry), compareStart(a.backup, b.backup)) })
 	for _, s := range due {
-		if ctx.Err() != nil || i.Clock.Now().Before(s.retry) {
+		began := i.Clock.Now()
+		if ctx.Err() != nil || began.Before(s.retry) || began.Before(i.held[s.backup.Location]) {
 			continue
 		}
 		err := i.indexBackup(ctx, *s.backup)
@@ -145,10 +156,14 @@ func (i *Indexer) Pass(ctx context.Context) error {
 			return err
 		}
 		if err != nil {
-			s.retry = i.Clock.Now().Add(retryPeriod)
+			now := i.Clock.Now()
+			s.retry = now.Add(retryPeriod)
+			if now.Sub(began) > slowFailure {
+				i.held[s.backup.Location] = now.Add(passPeriod)
+			}
 			errs = append(errs, fmt.Errorf("backup %q: %w", s.backup.Name, err))
 		}
-		if errors.Is(err, ErrFull) { // each of the others would be read in vain
+		if errors.Is(err, ErrFull) || len(i.wake) > 0 { // where it is full the others would be read in vain
 			break
 		}
 	}
@@ -211,22 +226,40 @@ func scopeOf(s *velerov1.BackupSpec) string {
 // indexBackup adds a backup from its own manifest, or from Velero's resource list where it has none that can be
 // read: never from one that was made of the tarball later, so that all replicas say the same.
 func (i *Indexer) indexBackup(ctx context.Context, b Backup) (err error) {
-	store, err := i.Opener.OpenName(ctx, b.Location)
+	reading, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	timeout := i.Clock.NewTimer(openTimeout)
+	go func() {
+		select {
+		case <-timeout.C():
+			cancel(errOpenTimeout)
+		case <-reading.Done():
+		}
+	}()
+	defer func() {
+		timeout.Stop()
+		if err != nil {
+			err = errors.Join(err, context.Cause(reading))
+		}
+	}()
+	store, err := i.Opener.OpenName(reading, b.Location)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	m, err := tarball.OpenManifest(ctx, store, b.Name)
+	m, err := tarball.OpenManifest(reading, store, b.Name)
 	if err == nil {
-		err = i.AddBackup(ctx, b, fromManifest(ctx, m))
+		timeout.Stop()
+		err = i.AddBackup(ctx, b, fromManifest(reading, m))
 	}
 	if !errors.Is(err, objectstore.ErrNotFound) && !errors.Is(err, manifest.ErrCorrupt) {
 		return err
 	}
-	list, err := store.Get(ctx, layout.BackupResourceList(b.Name))
+	list, err := store.Get(reading, layout.BackupResourceList(b.Name))
 	if err != nil {
 		return err
 	}
+	timeout.Stop()
 	b.NamesOnly = true
 	return errors.Join(i.AddBackup(ctx, b, fromResourceList(list)), list.Close())
 }

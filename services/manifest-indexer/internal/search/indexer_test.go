@@ -33,17 +33,26 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// bed has one store for all locations.
+// bed has one store for all locations but "hanging", which does not answer.
 type bed struct {
 	t      *testing.T
 	client client.Client
 	store  *memstore.Store
 	clock  *clocktesting.FakeClock
+	hung   int // how often
 	*Indexer
 }
 
 // OpenName implements Opener.
-func (b *bed) OpenName(context.Context, string) (objectstore.Store, error) { return b.store, nil }
+func (b *bed) OpenName(ctx context.Context, name string) (objectstore.Store, error) {
+	if name != "hanging" {
+		return b.store, nil
+	}
+	b.hung++
+	b.clock.Step(openTimeout)
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
 
 func newBed(t *testing.T) *bed {
 	t.Helper()
@@ -146,6 +155,37 @@ func TestBackupsAreIndexedAndForgotten(t *testing.T) {
 	other := b.newIndexer() // which sees it all at once
 	require.NoError(t, other.Pass(t.Context()))
 	require.Equal(t, b.search(b.Indexer), b.search(other))
+}
+
+// A location that hangs is tried once in a while, with a backup that was not tried, and others go on.
+func TestALocationThatHangsHoldsUpNoOther(t *testing.T) {
+	b := newBed(t)
+	for hour, name := range []string{"h1", "h2", "h3", "b1", "b2"} {
+		backup := b.createBackup(name, hour, velerov1.BackupPhaseCompleted)
+		b.storeManifest(name, newEntry("Pod", "a", name, 1))
+		if strings.HasPrefix(name, "h") {
+			backup.Spec.StorageLocation = "hanging"
+			require.NoError(t, b.client.Update(t.Context(), backup))
+		}
+	}
+	require.ErrorIs(t, b.Pass(t.Context()), errOpenTimeout)
+	require.Equal(t, []string{"/Pod a/b1: 1 b1 b1", "/Pod a/b2: 1 b2 b2"}, b.search(b.Indexer))
+	require.NoError(t, b.Pass(t.Context()))
+	require.Equal(t, 1, b.hung)
+	b.clock.Step(retryPeriod)
+	require.ErrorContains(t, b.Pass(t.Context()), `"h2"`, "h1 is due again, too")
+}
+
+// A backup that is deleted while others are added is forgotten before the next one is added.
+func TestAPassEndsWhenOneIsRequested(t *testing.T) {
+	b := newBed(t)
+	for hour, name := range []string{"b1", "b2", "b3"} {
+		b.createBackup(name, hour, velerov1.BackupPhaseCompleted)
+		b.storeManifest(name, newEntry("Pod", "a", name, 1))
+	}
+	b.Wake()
+	require.NoError(t, b.Pass(t.Context()))
+	require.Equal(t, []string{"/Pod a/b1: 1 b1 b1"}, b.search(b.Indexer))
 }
 
 // A backup that does not fit stays out and takes no room from others, which come in as room is there.
