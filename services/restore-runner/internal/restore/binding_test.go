@@ -10,6 +10,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore"
 )
@@ -185,6 +186,18 @@ func TestAClaimWhoseClassMakesNoVolumeIsAWarning(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestADryRunKnowsTheStorageClassesOfThePlan(t *testing.T) {
+	s, b := startStorage(t), &backup{}
+	b.addObject("storageclasses.storage.k8s.io", "storage.k8s.io/v1", "StorageClass", "", "fast", object{"provisioner": "disk.example.com"})
+	for _, class := range []string{"fast", "gone"} {
+		b.addObject("persistentvolumeclaims", "v1", "PersistentVolumeClaim", "a", class, object{"spec": object{"storageClassName": class}})
+	}
+	f := runRestore(t, s, b, velerov1.RestoreSpec{}, func(c *restore.Config) { c.DryRun = &apply.DryRun{} })
+	require.Empty(t, f.results.Errors.allMessages())
+	require.Len(t, f.results.Warnings.Namespaces["a"], 1, f.results.Warnings.allMessages())
+	require.Contains(t, f.results.Warnings.Namespaces["a"][0], `StorageClass "gone" is not in the cluster`)
 }
 
 // A volume that came back without the UID of its live claim was not given back to the claim.

@@ -121,12 +121,22 @@ func (p *Provisioner) settleClaim(ctx context.Context, e *outcome.Entry, o *obje
 		if !named {
 			class, named = spec["storageClassName"].(string)
 		}
+		if p.plansClass(class) {
+			return nil
+		}
 		problem, err = p.classes.findProblem(ctx, p.Existing.Client, o.Target, class, named)
 	}
 	if problem != "" {
 		e.Warn(problem + ": the claim stays Pending until that changes")
 	}
 	return err
+}
+
+// plansClass reports that a StorageClass is not in the cluster since this is a dry run, which would create
+// it. It counts as one that provisions volumes.
+func (p *Provisioner) plansClass(class string) bool {
+	node, planned := p.Plan.Find(classesGVR.GroupResource().String(), "", class)
+	return p.DryRun && planned && p.Recorder.Action(node) == apply.Created
 }
 
 // volumeProblem returns why the volume that a claim names is not for it, "" where it is. A volume that
