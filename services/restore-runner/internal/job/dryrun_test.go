@@ -126,13 +126,17 @@ func TestAnOutcomeThatIsNotAsPlannedIsAWarning(t *testing.T) {
 	require.Contains(t, results, "planned: unchanged, now: create")
 }
 
-func TestAPlanOfAnotherSpecIsRefused(t *testing.T) {
+func TestAPlanThatDoesNotFitIsRefused(t *testing.T) {
 	for name, change := range map[string]func(*velerov1.Restore){
 		"another spec":       func(r *velerov1.Restore) { r.Spec.ExistingResourcePolicy = velerov1.PolicyTypeUpdate },
 		"another annotation": func(r *velerov1.Restore) { r.Annotations[holdfast.AnnotationPreserveAddresses] = "true" },
+		"expired":            nil,
 		"no such plan":       func(r *velerov1.Restore) { r.Annotations[holdfast.AnnotationPlan] = "another" },
 	} {
 		b := newPlanBench(t)
+		if change == nil {
+			change, b.config.PlanLifetime = func(*velerov1.Restore) {}, 0
+		}
 		planned, _ := b.planRestore(t, newPlannedRestore(""))
 		b.createRestore(t, true, func(r *velerov1.Restore) {
 			r.Annotations = map[string]string{holdfast.AnnotationPlan: planned.Header.ID}

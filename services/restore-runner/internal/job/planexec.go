@@ -34,7 +34,7 @@ func (p *restorePlanner) followPlan(ctx context.Context, made *plan.Plan) error 
 	if err == nil {
 		err = p.expectRows(ctx, id, made)
 	}
-	misfit := errors.Is(err, storedplan.ErrNotFound) || errors.Is(err, storedplan.ErrCorrupt) || errors.Is(err, errOtherRestore)
+	misfit := errors.Is(err, storedplan.ErrNotFound) || errors.Is(err, storedplan.ErrCorrupt) || errors.Is(err, errOtherRestore) || errors.Is(err, errExpired)
 	switch {
 	case !misfit:
 		return err
@@ -48,10 +48,17 @@ func (p *restorePlanner) followPlan(ctx context.Context, made *plan.Plan) error 
 // errOtherRestore means that a plan is none for the restore that names it.
 var errOtherRestore = errors.New("the plan is for another restore")
 
-// checkPlanned checks that a plan was made for a spec and annotations like those of the restore.
+// errExpired means that a plan is too old to be executed.
+var errExpired = errors.New("the plan has expired")
+
+// checkPlanned checks that a plan was made for a spec and annotations like those of the restore, and, where
+// nothing was begun, that it has not expired.
 func (p *restorePlanner) checkPlanned(ctx context.Context, h *storedplan.Header) error {
 	if h.Kind != storedplan.KindRestore {
 		return fmt.Errorf("%w: it is the plan of a %s", errOtherRestore, h.Kind)
+	}
+	if p.in.records.head.Planned == nil && !p.in.cfg.Clock.Now().Before(h.Expires) {
+		return errExpired
 	}
 	now := p.in.restore
 	planned := &velerov1.Restore{ObjectMeta: *now.ObjectMeta.DeepCopy()}
