@@ -20,6 +20,7 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
 	"github.com/holdfast-io/holdfast/pkg/kube/podexec"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore"
 )
@@ -168,6 +169,22 @@ func TestHooksRunInTheirOrder(t *testing.T) {
 	require.Equal(t, 1, n.most)
 	c := f.recorder.Counts()
 	require.Equal(t, []int{4, 0}, []int{c.Hooks, c.HooksFailed})
+	require.Empty(t, f.recorder.Owed())
+}
+
+func TestADryRunCountsHooks(t *testing.T) {
+	n, b := newNode(t), &backup{}
+	b.addPod("a", "db", nil)
+	f := runRestore(t, n.cluster, b, specOf(specHooks("", execHook("", "one"), execHook("side", "two"))), n.setExec,
+		func(c *restore.Config) { c.DryRun = &apply.DryRun{} })
+	var said []string
+	f.EachRecord(t, func(rec *outcome.Record) {
+		for _, line := range rec.Log {
+			said = append(said, line.Message)
+		}
+	})
+	require.Equal(t, []string{"hooks would run in it: 2"}, said)
+	require.Empty(t, n.ranCommands())
 	require.Empty(t, f.recorder.Owed())
 }
 

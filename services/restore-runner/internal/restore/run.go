@@ -84,7 +84,7 @@ func newRun(cfg Config) (*restoreRun, error) {
 		UpdateNamed: cfg.Spec.ExistingResourcePolicy != velerov1.PolicyTypeNone,
 	}
 	r.hooks = podhook.New(podhook.Config{
-		Spec: &cfg.Spec.Hooks, Exec: cfg.Exec, Recorder: cfg.Recorder, Existing: r.existing, Names: r.names, Confirm: cfg.Confirm,
+		Spec: &cfg.Spec.Hooks, Exec: cfg.Exec, DryRun: cfg.DryRun != nil, Recorder: cfg.Recorder, Existing: r.existing, Names: r.names, Confirm: cfg.Confirm,
 		NoHistory: cfg.History.NoHistory, MaxWait: cfg.Spec.ItemOperationTimeout.Duration, Clock: cfg.Clock, Stop: r.stop,
 	})
 	r.keeper = newEndpointsKeeper(r)

@@ -32,7 +32,9 @@ type Config struct {
 	// Spec are the hooks of the restore's spec.
 	Spec *velerov1.RestoreHooks
 	// Exec runs the commands. Nil runs none, and no Pod owes any.
-	Exec     Executor
+	Exec Executor
+	// DryRun, without Exec, has the hooks of each Pod be counted.
+	DryRun   bool
 	Recorder *outcome.Recorder
 	Existing *object.LiveReader
 	Names    *object.Names
@@ -84,9 +86,9 @@ type Hooks struct {
 }
 
 // Of returns the hooks of an object, if it is a Pod that this restore created, and notes them for its
-// outcome.
+// outcome. A dry run says how many there are, and has none.
 func (r *Runner) Of(e *outcome.Entry, o *object.Object, result *apply.Result) *Hooks {
-	if r.Exec == nil || result.Action != apply.Created || o.Target.GVR.Group != "" || o.Target.GVR.Resource != "pods" {
+	if r.Exec == nil && !r.DryRun || result.Action != apply.Created || o.Target.GVR.Group != "" || o.Target.GVR.Resource != "pods" {
 		return nil
 	}
 	annotations := object.LabelsAt(object.MapAt(object.MapAt(o.Body, "metadata"), "annotations"))
@@ -102,6 +104,10 @@ func (r *Runner) Of(e *outcome.Entry, o *object.Object, result *apply.Result) *H
 		return nil
 	}
 	if len(found) == 0 {
+		return nil
+	}
+	if r.DryRun {
+		e.Info(fmt.Sprintf("hooks would run in it: %d", len(found)))
 		return nil
 	}
 	p := &outcome.HookedPod{UID: result.UID, Since: r.Clock.Now().UnixMilli()}
