@@ -2,15 +2,12 @@ package backup
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"google.golang.org/protobuf/encoding/protojson"
-	"google.golang.org/protobuf/types/known/structpb"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/archive/storedplan"
@@ -87,13 +84,9 @@ func (o *PlanOptions) runner() *command.RemoteOptions {
 
 // checkBackup has queue-scheduler validate and complete the backup.
 func (o *PlanOptions) checkBackup(ctx context.Context, b *velerov1.Backup) (*queuev1.CheckBackupResponse, error) {
-	spec := &structpb.Struct{}
-	text, err := json.Marshal(&b.Spec)
-	if err == nil {
-		err = protojson.Unmarshal(text, spec)
-	}
+	spec, err := job.EncodeSpec(&b.Spec)
 	if err != nil {
-		return nil, fmt.Errorf("encode the backup: %w", err)
+		return nil, err
 	}
 	conn, err := o.Remote.Connect(o.Global)
 	if err != nil {

@@ -2,11 +2,15 @@ package job
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/holdfast-io/holdfast/pkg/archive/storedplan"
 	planv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/plan/v1"
@@ -140,4 +144,14 @@ func whyPlanned(r *storedplan.Row) string {
 		return r.Unknown[0]
 	}
 	return cmp.Or(strings.Join(r.Fields, ","), "")
+}
+
+// EncodeSpec is the spec of a job as services take it.
+func EncodeSpec[S any](spec *S) (*structpb.Struct, error) {
+	text, err := json.Marshal(spec)
+	if err != nil {
+		return nil, fmt.Errorf("encode the spec: %w", err)
+	}
+	out := &structpb.Struct{}
+	return out, protojson.Unmarshal(text, out)
 }

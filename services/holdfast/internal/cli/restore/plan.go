@@ -2,15 +2,12 @@ package restore
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"google.golang.org/protobuf/encoding/protojson"
-	"google.golang.org/protobuf/types/known/structpb"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	restorev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/restore/v1"
@@ -65,7 +62,7 @@ func (o *PlanOptions) Run(ctx context.Context) error {
 }
 
 func (o *PlanOptions) printPlan(ctx context.Context, api restorev1.RestoreServiceClient) error {
-	spec, err := specStruct(&o.Spec)
+	spec, err := job.EncodeSpec(&o.Spec)
 	if err != nil {
 		return err
 	}
@@ -96,14 +93,4 @@ func (o *PlanOptions) printPlan(ctx context.Context, api restorev1.RestoreServic
 			printer.Add(part.Object)
 		}
 	}
-}
-
-// specStruct is a spec as services take it.
-func specStruct(spec *velerov1.RestoreSpec) (*structpb.Struct, error) {
-	text, err := json.Marshal(spec)
-	if err != nil {
-		return nil, fmt.Errorf("encode the spec: %w", err)
-	}
-	out := &structpb.Struct{}
-	return out, protojson.Unmarshal(text, out)
 }
