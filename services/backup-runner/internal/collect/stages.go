@@ -6,10 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
-	"sync"
 
-	"github.com/holdfast-io/holdfast/pkg/job/panics"
-	"github.com/holdfast-io/holdfast/pkg/kube/resource"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/acting"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/actionset"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/history"
@@ -80,30 +77,12 @@ func (s *collectionStages) firstPass(ctx context.Context) error {
 
 // laterPasses list what depends on what was collected before, until nothing new does.
 func (s *collectionStages) laterPasses(ctx context.Context) error {
-	visited := map[string]bool{}
-	for units := s.second.Units(s.facts); len(units) > 0; units = s.lateUnits(visited) {
+	return s.second.RunPasses(s.facts, s.items, func(units []plan.Unit) error {
 		if err := s.collectDurably(ctx, slices.Values(units)); err != nil {
 			return err
 		}
-		if err := s.processSpooled(ctx); err != nil {
-			return err
-		}
-		for i := range units {
-			visited[units[i].ID()] = true
-		}
-	}
-	return nil
-}
-
-// lateUnits returns the units that objects call for which no list selected.
-func (s *collectionStages) lateUnits(visited map[string]bool) []plan.Unit {
-	if !s.facts.Extras() {
-		return nil
-	}
-	units := s.second.Late(s.facts, func(res *resource.Resource, name string) bool {
-		return s.items != nil && s.items.Result(itemset.KeyOf(res.Kind.GroupKind(), "", name)) != itemset.Unknown
+		return s.processSpooled(ctx)
 	})
-	return slices.DeleteFunc(units, func(u plan.Unit) bool { return visited[u.ID()] })
 }
 
 // collectDurably collects the units and makes everything durable.
@@ -115,31 +94,20 @@ func (s *collectionStages) collectDurably(ctx context.Context, units iter.Seq[pl
 }
 
 // collectUnits lets the workers collect the units and returns when all are done, or when the run is
-// stopped. A unit is made when a worker is free for it.
+// stopped.
 func (s *collectionStages) collectUnits(ctx context.Context, units iter.Seq[plan.Unit]) error {
-	next, end := iter.Pull(units)
-	defer end()
-	var turn sync.Mutex
-	take := func() (plan.Unit, bool) {
-		turn.Lock()
-		defer turn.Unlock()
-		return next()
-	}
-	return panics.ForEach(ctx, len(s.lists), len(s.lists), func(ctx context.Context, i int) error {
-		w := s.lists[i]
-		for u, ok := take(); ok; u, ok = take() {
-			err := context.Cause(ctx)
-			if err == nil && !s.workers.stop.Requested() {
-				err = w.List(ctx, &u)
-			}
-			switch {
-			case s.workers.stop.Requested() && (err == nil || errors.Is(err, ErrStopped)):
-				return nil // the others come to the end of their pages
-			case err != nil:
-				return fmt.Errorf("collect %s: %w", u.ID(), err)
-			}
+	return plan.ForEach(ctx, len(s.lists), units, func(ctx context.Context, worker int, u *plan.Unit) (more bool, err error) {
+		err = context.Cause(ctx)
+		if err == nil && !s.workers.stop.Requested() {
+			err = s.lists[worker].List(ctx, u)
 		}
-		return nil
+		switch {
+		case s.workers.stop.Requested() && (err == nil || errors.Is(err, ErrStopped)):
+			return false, nil // the others come to the end of their pages
+		case err != nil:
+			return false, fmt.Errorf("collect %s: %w", u.ID(), err)
+		}
+		return true, nil
 	})
 }
 

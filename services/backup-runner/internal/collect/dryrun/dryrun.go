@@ -13,7 +13,6 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/archive/storedplan"
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
-	"github.com/holdfast-io/holdfast/pkg/job/panics"
 	"github.com/holdfast-io/holdfast/pkg/kube/resource"
 	"github.com/holdfast-io/holdfast/pkg/spec/hook"
 	"github.com/holdfast-io/holdfast/pkg/spec/selection"
@@ -191,17 +190,15 @@ func (p *planner) listAll(ctx context.Context, live int) error {
 	if err := p.addNamed(ctx); err != nil {
 		return err
 	}
-	second, visited := plan.Second{Filter: p.Filter, Catalog: p.Catalog}, map[string]bool{}
-	for units := second.Units(p.facts); len(units) > 0; units = p.lateUnits(&second, visited) {
+	second := plan.Second{Filter: p.Filter, Catalog: p.Catalog}
+	err := second.RunPasses(p.facts, p.items, func(units []plan.Unit) error {
 		if err := p.listUnits(ctx, slices.Values(units)); err != nil {
 			return err
 		}
-		if err := p.addNamed(ctx); err != nil {
-			return err
-		}
-		for i := range units {
-			visited[units[i].ID()] = true
-		}
+		return p.addNamed(ctx)
+	})
+	if err != nil {
+		return err
 	}
 	for _, name := range p.facts.Absent() {
 		p.addMessage("namespace %s is included by name and does not exist", name)
@@ -209,33 +206,12 @@ func (p *planner) listAll(ctx context.Context, live int) error {
 	return nil
 }
 
-// lateUnits returns the units that objects call for which actions named.
-func (p *planner) lateUnits(second *plan.Second, visited map[string]bool) []plan.Unit {
-	if !p.facts.Extras() {
-		return nil
-	}
-	units := second.Late(p.facts, func(res *resource.Resource, name string) bool {
-		return p.items.Result(itemset.KeyOf(res.Kind.GroupKind(), "", name)) != itemset.Unknown
-	})
-	return slices.DeleteFunc(units, func(u plan.Unit) bool { return visited[u.ID()] })
-}
-
 // listUnits lists units, several at once.
 func (p *planner) listUnits(ctx context.Context, units iter.Seq[plan.Unit]) error {
-	next, end := iter.Pull(units)
-	defer end()
-	var turn sync.Mutex
-	take := func() (plan.Unit, bool) {
-		turn.Lock()
-		defer turn.Unlock()
-		return next()
-	}
-	return panics.ForEach(ctx, p.Workers, p.Workers, func(ctx context.Context, _ int) error {
-		for u, ok := take(); ok; u, ok = take() {
-			if err := p.listUnit(ctx, &u); err != nil {
-				return fmt.Errorf("list %s: %w", u.ID(), err)
-			}
+	return plan.ForEach(ctx, p.Workers, units, func(ctx context.Context, _ int, u *plan.Unit) (more bool, err error) {
+		if err := p.listUnit(ctx, u); err != nil {
+			return false, fmt.Errorf("list %s: %w", u.ID(), err)
 		}
-		return nil
+		return true, nil
 	})
 }

@@ -4,11 +4,14 @@
 package plan
 
 import (
+	"context"
 	"iter"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/holdfast-io/holdfast/pkg/job/panics"
 	"github.com/holdfast-io/holdfast/pkg/kube/resource"
 	"github.com/holdfast-io/holdfast/pkg/spec/selection"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
@@ -88,4 +91,25 @@ func (k *Kind) Units(f *selection.Filter) iter.Seq[Unit] {
 			}
 		}
 	}
+}
+
+// ForEach hands the units to workers, which are numbered. A unit is made when a worker is free for it. A worker
+// ends with the units, with an error, or when do returns false.
+func ForEach(ctx context.Context, workers int, units iter.Seq[Unit], do func(ctx context.Context, worker int, u *Unit) (more bool, err error)) error {
+	next, end := iter.Pull(units)
+	defer end()
+	var turn sync.Mutex
+	take := func() (Unit, bool) {
+		turn.Lock()
+		defer turn.Unlock()
+		return next()
+	}
+	return panics.ForEach(ctx, workers, workers, func(ctx context.Context, worker int) error {
+		for u, ok := take(); ok; u, ok = take() {
+			if more, err := do(ctx, worker, &u); err != nil || !more {
+				return err
+			}
+		}
+		return nil
+	})
 }

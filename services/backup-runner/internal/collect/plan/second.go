@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/kube/resource"
 	"github.com/holdfast-io/holdfast/pkg/spec/selection"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/itemset"
 )
 
 // Collected is what is known once the first pass is over.
@@ -31,9 +32,34 @@ func (s *Second) Units(c Collected) []Unit {
 	return slices.Concat(s.definitionUnits(c), s.volumeUnits(c), s.namespaceUnits())
 }
 
-// Late returns the units that objects call for which no list selected, in a later pass:
+// RunPasses makes the second pass and later ones, until no new object calls for one. items may be nil.
+func (s *Second) RunPasses(c interface {
+	Collected
+	// Extras reports whether objects were stored that no list selected.
+	Extras() bool
+}, items *itemset.Set, makePass func([]Unit) error) error {
+	visited := map[string]bool{}
+	isMet := func(res *resource.Resource, name string) bool {
+		return items != nil && items.Result(itemset.KeyOf(res.Kind.GroupKind(), "", name)) != itemset.Unknown
+	}
+	for units := s.Units(c); len(units) > 0; {
+		if err := makePass(units); err != nil {
+			return err
+		}
+		for i := range units {
+			visited[units[i].ID()] = true
+		}
+		units = nil
+		if c.Extras() {
+			units = slices.DeleteFunc(s.lateUnits(c, isMet), func(u Unit) bool { return visited[u.ID()] })
+		}
+	}
+	return nil
+}
+
+// lateUnits returns the units that objects call for which no list selected, in a later pass:
 // definitions, volumes and namespaces. Objects that were met are left out.
-func (s *Second) Late(c Collected, met func(res *resource.Resource, name string) bool) []Unit {
+func (s *Second) lateUnits(c Collected, met func(res *resource.Resource, name string) bool) []Unit {
 	out := s.definitionUnits(c)
 	if u, ok := s.boundVolume(); ok {
 		out = append(out, unmetUnits(u, c.BoundVolumes(), met)...)
