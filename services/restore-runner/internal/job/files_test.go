@@ -1,8 +1,10 @@
 package job_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -100,6 +102,28 @@ func TestARestoreFromALocationThatRefusesIsRecordedInTheDefaultOne(t *testing.T)
 	for _, key := range []string{layout.RestoreResults("r"), layout.RestoreResourceList("r"), layout.RestoreItemOperations("r")} {
 		require.NotEmpty(t, b.readGzip(t, key))
 	}
+}
+
+// Where the records of the first holder may be, a later one does not begin others elsewhere.
+func TestALaterAttemptSaysWhyTheDefaultLocationIsNotTried(t *testing.T) {
+	b := newBench(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	prepareInterrupted(t, b, cancel)
+	require.ErrorIs(t, b.runner.Run(ctx, "r", "uid-r"), context.Canceled)
+	b.cluster.Fail(nil)
+	b.store.Inject(func(op memstore.Op, _ string) error {
+		if op == memstore.OpCreate || op == memstore.OpPut {
+			return objectstore.ErrAccess
+		}
+		return nil
+	})
+	other := memstore.New()
+	b.locations.other = other
+	var log bytes.Buffer
+	b.config.Claims, b.config.Log = &jobtest.Holder{Name: "next"}, slog.New(slog.NewTextHandler(&log, nil))
+	require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
+	require.Contains(t, log.String(), "the default location is not tried: records of an earlier attempt may be in that of the backup")
+	require.Empty(t, other.Keys())
 }
 
 // What is only away is waited for, as everywhere.

@@ -36,7 +36,7 @@ type outcomeRecords struct {
 func newRecords(ctx context.Context, in *restoreInputs) (*outcomeRecords, error) {
 	s, out := in.session, &outcomeRecords{session: in.session}
 	if err := in.openRecordStore(ctx); isRefusal(err) {
-		s.log.WarnContext(ctx, "No location takes the records and files of the restore; its log and results will be lost, and a takeover starts from its plan", "error", err)
+		s.log.WarnContext(ctx, "Failed to store the records and files of the restore; its log and results will be lost, and a takeover starts from its plan", "error", err)
 		out.readOnly, out.Store = true, &outcome.Dir{Path: in.dir}
 		return out, nil
 	} else if err != nil {

@@ -22,8 +22,11 @@ func isRefusal(err error) bool {
 // takes them.
 func (in *restoreInputs) openRecordStore(ctx context.Context) error {
 	refusal := in.createOwnerFile(ctx, in.recordStore)
-	if !isRefusal(refusal) || in.recordStore != in.store || !in.isFresh() {
+	switch {
+	case !isRefusal(refusal) || in.recordStore != in.store:
 		return refusal
+	case !in.isFresh():
+		return fmt.Errorf("%w; the default location is not tried: records of an earlier attempt may be in that of the backup", refusal)
 	}
 	err := in.openDefault(ctx)
 	switch {
