@@ -48,8 +48,20 @@ type Planned struct {
 	Sizes     map[string]int64
 }
 
+// plansAtOnce is how many dry runs a process makes at once; others wait.
+const plansAtOnce = 2
+
 // PlanBackup makes the dry run of a backup and stores the plan in the backup's location. It changes nothing else.
-func (k *Kind) PlanBackup(ctx context.Context, run *DryRun) (_ *Planned, err error) {
+func (k *Kind) PlanBackup(ctx context.Context, run *DryRun) (*Planned, error) {
+	if err := k.planning.Acquire(ctx, 1); err != nil {
+		return nil, err
+	}
+	defer k.planning.Release(1)
+	return k.runDryRun(ctx, run)
+}
+
+// runDryRun is PlanBackup within the bound of dry runs.
+func (k *Kind) runDryRun(ctx context.Context, run *DryRun) (_ *Planned, err error) {
 	dir, err := os.MkdirTemp(k.WorkDir, "plan-*")
 	if err != nil {
 		return nil, fmt.Errorf("prepare the work dir: %w", err)

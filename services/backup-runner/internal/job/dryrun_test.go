@@ -1,20 +1,24 @@
 package job
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/archive/storedplan"
+	"github.com/holdfast-io/holdfast/pkg/job/engine"
 	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
 	"github.com/holdfast-io/holdfast/pkg/layout"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
 
 // planBackup makes a dry run of a backup of everything, and returns what it found with its rows.
@@ -146,4 +150,46 @@ func TestABackupThatIsADryRunEndsWithWhatWasFound(t *testing.T) {
 			require.True(t, slices.Contains(before, key) || strings.HasPrefix(key, layout.PlansDir), key)
 		}
 	}
+}
+
+// hangingLocations hang in Open until release is closed.
+type hangingLocations struct {
+	locations
+	opening, release chan struct{}
+}
+
+func (l hangingLocations) Open(ctx context.Context, bsl *velerov1.BackupStorageLocation) (objectstore.Store, error) {
+	l.opening <- struct{}{}
+	<-l.release
+	return l.locations.Open(ctx, bsl)
+}
+
+func TestABackupThatIsADryRunWaitsForNoOtherInItsPlace(t *testing.T) {
+	w := newWorld(t)
+	hanging := hangingLocations{locations{w.store}, make(chan struct{}), make(chan struct{})}
+	w.Locations = hanging
+	kind := New(w.Config)
+	b := &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "b1", UID: "uid-b1"}}
+	b.Spec.StorageLocation = "default"
+	b.Annotations = map[string]string{holdfast.AnnotationDryRun: "true", holdfast.AnnotationNamespaces: `["*"]`, holdfast.AnnotationValidated: "uid-b1"}
+	var others errgroup.Group
+	for _, plan := range []func() error{
+		func() error { _, err := kind.Admit(t.Context(), b); return err },
+		func() error {
+			_, err := kind.PlanBackup(t.Context(), &DryRun{Backup: b, Namespaces: []string{"*"}})
+			return err
+		},
+	} {
+		others.Go(plan)
+		<-hanging.opening
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel() // an attempt that waits fails
+	decision, err := kind.Admit(ended, b)
+	require.NoError(t, err)
+	require.Equal(t, engine.NotNow[*velerov1.Backup]("as many dry runs as may be are being made"), decision)
+	_, err = kind.PlanBackup(ended, &DryRun{Backup: b})
+	require.ErrorIs(t, err, context.Canceled)
+	close(hanging.release)
+	require.NoError(t, others.Wait())
 }

@@ -23,13 +23,17 @@ func isDryRun(b *velerov1.Backup) bool {
 // endDryRun plans a Backup, and ends it with what was found. Of two processes that do so at once, both may
 // store a plan, and one ends the Backup.
 func (k *Kind) endDryRun(ctx context.Context, b *velerov1.Backup) (engine.Decision[*velerov1.Backup], error) {
+	if !k.planning.TryAcquire(1) { // waiting would take the place of a backup
+		return engine.NotNow[*velerov1.Backup]("as many dry runs as may be are being made"), nil
+	}
+	defer k.planning.Release(1)
 	run := &DryRun{Backup: b.DeepCopy(), Messages: b.Status.ValidationErrors}
 	var planned *Planned
 	err := json.Unmarshal([]byte(b.Annotations[holdfast.AnnotationNamespaces]), &run.Namespaces)
 	if err != nil {
 		err = fmt.Errorf("metadata.annotations[%s]: %w", holdfast.AnnotationNamespaces, err)
 	} else {
-		planned, err = k.PlanBackup(ctx, run)
+		planned, err = k.runDryRun(ctx, run)
 	}
 	var found []string
 	if err == nil {

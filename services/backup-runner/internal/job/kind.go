@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -109,12 +110,15 @@ type Config struct {
 }
 
 // Kind is the engine's kind of backups. Safe for concurrent use.
-type Kind struct{ Config }
+type Kind struct {
+	Config
+	planning *semaphore.Weighted // dry runs
+}
 
 var _ engine.Kind[*velerov1.Backup] = (*Kind)(nil)
 
 // New returns the kind.
-func New(cfg Config) *Kind { return &Kind{cfg} }
+func New(cfg Config) *Kind { return &Kind{Config: cfg, planning: semaphore.NewWeighted(plansAtOnce)} }
 
 // callLoop repeats calls of the API server while it is away.
 func (k *Kind) callLoop(log *slog.Logger) retry.Loop { return retry.Loop{Clock: k.Clock, Log: log} }

@@ -17,12 +17,8 @@ import (
 	backupv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/backup/v1"
 )
 
-const (
-	// plansAtOnce is how many dry runs a process makes at once; others wait.
-	plansAtOnce = 2
-	// planProgressPeriod is how often a dry run tells how far it is.
-	planProgressPeriod = 500 * time.Millisecond
-)
+// planProgressPeriod is how often a dry run tells how far it is.
+const planProgressPeriod = 500 * time.Millisecond
 
 // PlanBackup implements the RPC.
 func (s *Server) PlanBackup(req *backupv1.PlanBackupRequest, stream grpc.ServerStreamingServer[backupv1.PlanBackupResponse]) error {
@@ -40,12 +36,6 @@ func (s *Server) PlanBackup(req *backupv1.PlanBackupRequest, stream grpc.ServerS
 	b.Namespace = s.source.Namespace
 	ctx, cancel := context.WithCancelCause(stream.Context())
 	defer cancel(nil)
-	select {
-	case s.turns <- struct{}{}:
-		defer func() { <-s.turns }()
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 	progress := &planProgress{stream: stream, clock: s.source.Clock, cancel: cancel}
 	run := &DryRun{Backup: b, Namespaces: req.GetNamespaces(), Messages: req.GetMessages(), Progress: progress.sendObjects}
 	if req.GetObjects() {

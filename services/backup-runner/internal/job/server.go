@@ -17,13 +17,12 @@ type Server struct {
 	backupv1.UnimplementedBackupServiceServer
 	source mark.ProgressSource[*velerov1.Backup, *backupv1.Progress]
 	plan   func(context.Context, *DryRun) (*Planned, error)
-	turns  chan struct{} // of dry runs
 }
 
 // NewServer returns a server of the backups of a namespace. The reader must not be a cache: answers must
 // not go back in time. Plan makes dry runs; Kind.PlanBackup is one.
 func NewServer(reader client.Reader, namespace string, clk clock.WithTicker, plan func(context.Context, *DryRun) (*Planned, error)) *Server {
-	return &Server{plan: plan, turns: make(chan struct{}, plansAtOnce), source: mark.ProgressSource[*velerov1.Backup, *backupv1.Progress]{
+	return &Server{plan: plan, source: mark.ProgressSource[*velerov1.Backup, *backupv1.Progress]{
 		Reader: reader, Namespace: namespace, Clock: clk, Kind: "backup",
 		New:      func() *velerov1.Backup { return &velerov1.Backup{} },
 		Describe: progressOf,
