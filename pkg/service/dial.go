@@ -6,19 +6,25 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/metadata"
 
+	"github.com/holdfast-io/holdfast/pkg/service/grpcserver"
 	"github.com/holdfast-io/holdfast/pkg/telemetry"
 )
+
+// peerKeepalive ends the calls of a peer whose node is gone: nothing else would end a stream that only receives.
+var peerKeepalive = keepalive.ClientParameters{Time: 2 * grpcserver.MinClientPing, Timeout: 20 * time.Second}
 
 // Dial returns a connection to another instance of Holdfast's services, which dials when it is
 // first used: with TLS where this service serves with it. The certificate is checked against
 // --tls-ca-file, for the name that --tls-server-names has for the instance's service, which has to
 // have one there; without that flag, for the host of address. A call that is made for a caller of this service carries the caller's token, any
 // other one that of this process. A token goes over TLS, or to a literal loopback address. The
-// caller closes the connection.
+// caller closes the connection. A call whose peer answers no ping for peerKeepalive fails with Unavailable.
 func (r *Runtime) Dial(instance, address string) (*grpc.ClientConn, error) {
 	names := r.base.Options.TLSServerNames
 	name, ok := names[serviceOf(instance)]
@@ -31,7 +37,7 @@ func (r *Runtime) Dial(instance, address string) (*grpc.ClientConn, error) {
 	}
 	// Without the proxy of the environment, which does not reach addresses of Pods.
 	opts := []grpc.DialOption{grpc.WithNoProxy(), grpc.WithTransportCredentials(transport), grpc.WithUserAgent("holdfast-" + r.base.Name + "/" + telemetry.Version())}
-	opts = append(opts, grpc.WithChainUnaryInterceptor(r.traceInterceptor(instance)))
+	opts = append(opts, grpc.WithKeepaliveParams(peerKeepalive), grpc.WithChainUnaryInterceptor(r.traceInterceptor(instance)))
 	if r.base.Token != "" || r.base.Options.Auth == AuthKubernetes {
 		opts = append(opts, grpc.WithPerRPCCredentials(&tokenSource{runtime: r, secure: secure || !isLoopback(address)}))
 	}
