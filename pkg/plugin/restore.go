@@ -35,7 +35,7 @@ type RestoreInput struct {
 
 // RestoreOutput is what an action returns to the restore.
 type RestoreOutput struct {
-	// Item is what to create, nil for the object as it came. It must keep its group and kind.
+	// Item is what to create, nil for the object as it came. It may be of another kind that the cluster serves.
 	Item *unstructured.Unstructured
 	// AdditionalItems are restored before the object, once each, with all their actions.
 	AdditionalItems []ResourceIdentifier

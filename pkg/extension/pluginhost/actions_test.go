@@ -119,7 +119,7 @@ func TestBackupActionsStartOperations(t *testing.T) {
 	require.Equal(t, "op-1", r.OperationID, "it continues although the object is invalid")
 }
 
-func TestRestoreActionsMayRenameButNotChangeTheKind(t *testing.T) {
+func TestRestoreActionsMayRenameAndConvert(t *testing.T) {
 	s := openSession(t, newVendorHost(t, nil))
 	secret := action.FromJSON([]byte(`{"apiVersion":"v1","kind":"Secret","metadata":{"namespace":"a","name":"old"}}`))
 	r, err := actionNamed(t, s.RestoreItems(), "test.io/other").Execute(t.Context(), secret, secret, theRestore(t))
@@ -127,8 +127,11 @@ func TestRestoreActionsMayRenameButNotChangeTheKind(t *testing.T) {
 	id, err := r.Object.Identity()
 	require.NoError(t, err)
 	require.Equal(t, "b", id.Name)
-	_, err = actionNamed(t, s.RestoreItems(), "test.io/other").Execute(t.Context(), newPodObject(), newPodObject(), theRestore(t))
-	require.ErrorIs(t, err, pluginhost.ErrMalformed)
+	r, err = actionNamed(t, s.RestoreItems(), "test.io/other").Execute(t.Context(), newPodObject(), newPodObject(), theRestore(t))
+	require.NoError(t, err)
+	id, err = r.Object.Identity()
+	require.NoError(t, err)
+	require.Equal(t, "Secret", id.Kind.Kind)
 	_, err = actionNamed(t, s.BackupItems(), "test.io/other").Execute(t.Context(), secret, theBackup(t))
 	require.ErrorIs(t, err, pluginhost.ErrMalformed)
 }

@@ -69,7 +69,7 @@ func decodeAnswer(answer []byte) (*action.Object, action.Identity, error) {
 }
 
 // answerOf checks the object a plugin returned for the one sent. The very text sent is the very
-// object. With renamed, only group and kind must be the same: some restore actions rename on
+// object. With renamed, it may be another object with a name: some restore actions rename and convert on
 // purpose.
 func answerOf(sent *action.Object, answer []byte, renamed bool) (*action.Object, error) {
 	if len(answer) == 0 {
@@ -90,13 +90,8 @@ func answerOf(sent *action.Object, answer []byte, renamed bool) (*action.Object,
 	if err != nil {
 		return nil, err
 	}
-	same := is.Kind.GroupKind() == was.Kind.GroupKind()
-	if renamed {
-		same = same && is.Name != ""
-	} else {
-		same = same && is.Namespace == was.Namespace && is.Name == was.Name
-	}
-	if !same {
+	same := is.Kind.GroupKind() == was.Kind.GroupKind() && is.Namespace == was.Namespace && is.Name == was.Name
+	if !same && (!renamed || is.Name == "") {
 		return nil, fmt.Errorf("%w: item is another object: %s", ErrMalformed, clipText(is.String()))
 	}
 	return object, nil

@@ -136,8 +136,8 @@ func TestAnAnswerIsTheObjectThatWasSent(t *testing.T) {
 		"another name":      {`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"namespace":"a","name":"c"}}`, false, true},
 		"another namespace": {`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"namespace":"c","name":"b"}}`, false, true},
 		"no namespace":      {`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"b"}}`, false, true},
-		"another group":     {`{"apiVersion":"example.com/v1","kind":"Deployment","metadata":{"namespace":"a","name":"b"}}`, false, false},
-		"another kind":      {`{"apiVersion":"apps/v1","kind":"StatefulSet","metadata":{"namespace":"a","name":"b"}}`, false, false},
+		"another group":     {`{"apiVersion":"example.com/v1","kind":"Deployment","metadata":{"namespace":"a","name":"b"}}`, false, true},
+		"another kind":      {`{"apiVersion":"apps/v1","kind":"StatefulSet","metadata":{"namespace":"a","name":"b"}}`, false, true},
 		"no name":           {`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"namespace":"a"}}`, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -90,6 +90,21 @@ func NormalizeObject(obj map[string]any, gr schema.GroupResource, o *ResetOption
 	dropEmpty(meta, "labels", "annotations")
 }
 
+// NormalizeConverted makes an object ready to be created that was made of a normalized one of the resource was.
+// What was mapped there is not mapped again. The owner references stay.
+func NormalizeConverted(obj map[string]any, gr, was schema.GroupResource, o *ResetOptions) {
+	again := *o
+	if len(accountLists[was.String()]) > 0 {
+		again.MapNamespace = nil
+	}
+	meta := childObject(obj, "metadata")
+	owners, has := meta["ownerReferences"]
+	NormalizeObject(obj, gr, &again)
+	if has {
+		meta["ownerReferences"] = owners
+	}
+}
+
 // Anonymize removes what the API server writes itself. Only obj itself and its metadata are
 // changed.
 func Anonymize(obj map[string]any) {

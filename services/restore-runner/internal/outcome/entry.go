@@ -95,7 +95,7 @@ func (e *Entry) Owes(owes *Owes) { e.record.Owes = owes }
 // Linked notes that missing owner references were dealt with.
 func (e *Entry) Linked() { e.record.Linked = true }
 
-// Moved notes the place that an action gave the object.
+// Moved notes the place and the kind that actions gave the object.
 func (e *Entry) Moved(to Moved) { e.record.Moved = &to }
 
 // LeftOut notes that the object is left out on purpose.

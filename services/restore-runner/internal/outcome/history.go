@@ -30,7 +30,7 @@ type History struct {
 	// Names has the PersistentVolumes, those with an outcome too, that have another name in the
 	// cluster.
 	Names map[int32]string
-	// Moved has the objects that actions gave another place.
+	// Moved has the objects that actions gave another place or kind.
 	Moved map[int32]Moved
 	// Served are the definitions that were seen established.
 	Served []int32

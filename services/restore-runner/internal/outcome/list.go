@@ -26,7 +26,7 @@ func (f Files) WriteResourceList(w io.Writer) error {
 			if i > 0 {
 				line = append(line[:0], ',')
 			}
-			line = rawjson.AppendQuoted(line, nameOf(r.plan, node)+"("+string(codes[r.tally.actions[node]])+")")
+			line = rawjson.AppendQuoted(line, r.tally.nameOf(node)+"("+string(codes[r.tally.actions[node]])+")")
 			if _, err := out.Write(line); err != nil {
 				return err
 			}
@@ -43,6 +43,18 @@ func (f Files) WriteResourceList(w io.Writer) error {
 	return out.Flush()
 }
 
+// nameOf is "namespace/name" in the cluster restored to, or the name alone, where actions may have moved it.
+func (t *outcomeTally) nameOf(node int32) string {
+	to, moved := t.moved[node]
+	switch {
+	case !moved:
+		return nameOf(t.plan, node)
+	case to.Namespace == "":
+		return to.Name
+	}
+	return to.Namespace + "/" + to.Name
+}
+
 // groupByKind returns the objects with an outcome by "<apiVersion>/<Kind>", sorted by name.
 func (t *outcomeTally) groupByKind() map[string][]int32 {
 	byKind := map[string][]int32{}
@@ -50,12 +62,15 @@ func (t *outcomeTally) groupByKind() map[string][]int32 {
 		if action != 0 {
 			gvk := t.plan.Kind(int32(i)).GVK
 			kind := gvk.GroupVersion().String() + "/" + gvk.Kind
+			if to := t.moved[int32(i)]; to.Kind != "" {
+				kind = to.APIVersion + "/" + to.Kind
+			}
 			byKind[kind] = append(byKind[kind], int32(i))
 		}
 	}
 	for _, nodes := range byKind {
 		slices.SortFunc(nodes, func(a, b int32) int {
-			return cmp.Or(strings.Compare(nameOf(t.plan, a), nameOf(t.plan, b)), cmp.Compare(a, b))
+			return cmp.Or(strings.Compare(t.nameOf(a), t.nameOf(b)), cmp.Compare(a, b))
 		})
 	}
 	return byKind

@@ -71,7 +71,7 @@ type Record struct {
 	Hooked *HookedPod `json:"hooked,omitempty"`
 	// Hook is set before a hook of the Pod runs, and again when it has ended.
 	Hook *HookRun `json:"hook,omitempty"`
-	// Moved is set with the outcome of an object that an action gave another place.
+	// Moved is set with the outcome of an object that an action gave another place or kind.
 	Moved *Moved `json:"moved,omitempty"`
 	// Served reports that a definition was seen established.
 	Served bool `json:"served,omitempty"`
@@ -178,10 +178,14 @@ type CSI struct {
 	Settled bool `json:"settled,omitempty"`
 }
 
-// Moved is the place of an object in the cluster that is not the one of the plan.
+// Moved is the place and the kind of an object in the cluster that are not those of the plan.
 type Moved struct {
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name"`
+	// APIVersion, Kind and Resource are what actions made it, empty where that is what the plan has.
+	APIVersion string `json:"apiVersion,omitempty"`
+	Kind       string `json:"kind,omitempty"`
+	Resource   string `json:"resource,omitempty"`
 }
 
 // Lost is a target namespace and why nothing can be restored into it.

@@ -251,6 +251,9 @@ func (r *Recorder) applyRecord(node int32, rec *Record) {
 	if rec.Asked {
 		r.tally.askReserved(node)
 	}
+	if rec.Moved != nil {
+		r.tally.moved[node] = *rec.Moved
+	}
 	if rec.Volume != nil && (rec.Volume.ID != "" || rec.Volume.CSI != nil) {
 		putLazy(&r.volumes, node, rec.Volume)
 	}

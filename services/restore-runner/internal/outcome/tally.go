@@ -36,13 +36,14 @@ type outcomeTally struct {
 	plan    *plan.Plan
 	actions []actionCode
 	asked   map[int32]struct{} // of the nodes in reserve
+	moved   map[int32]Moved    // the nodes that actions gave another place or kind
 	counts  Counts
 	shared  int // the cluster-scoped objects without an outcome
 }
 
 // beginPlan starts anew with a plan; messages stay counted.
 func (t *outcomeTally) beginPlan(p *plan.Plan) {
-	t.plan, t.actions, t.asked = p, make([]actionCode, p.Len()), map[int32]struct{}{}
+	t.plan, t.actions, t.asked, t.moved = p, make([]actionCode, p.Len()), map[int32]struct{}{}, map[int32]Moved{}
 	t.counts.Total, t.counts.Done = p.Selected(), 0
 	t.shared = 0
 	for i := range int32(p.Len()) {

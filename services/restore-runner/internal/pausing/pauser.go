@@ -12,7 +12,6 @@ import (
 // Pauser pauses the objects of a restore. Safe for concurrent use.
 type Pauser struct {
 	Rules      plan.PauseRules
-	Plan       *plan.Plan
 	Recorder   *outcome.Recorder
 	Existing   *object.LiveReader
 	Namespaces *object.TargetNamespaces
@@ -21,7 +20,7 @@ type Pauser struct {
 // Pause marks an object whose operator lets it be paused, once it is durable how the mark is
 // brought back. One that is in the cluster from before is left to its operator.
 func (p *Pauser) Pause(ctx context.Context, o *object.Object) error {
-	rule := p.Rules.For(p.Plan.Kind(o.Node).GVK.GroupKind())
+	rule := p.Rules.For(o.Kind.GVK.GroupKind())
 	if rule == nil || o.Exists {
 		return nil
 	}

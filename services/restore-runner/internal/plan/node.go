@@ -24,6 +24,12 @@ type Kind struct {
 	paused     bool // its objects are created paused
 }
 
+// NewKind returns a kind of the cluster, for objects that are not of the kind of their plan.
+func NewKind(gvk schema.GroupVersionKind, resource string, namespaced bool) *Kind {
+	gr := schema.GroupResource{Group: gvk.Group, Resource: resource}
+	return &Kind{GVK: gvk, Resource: resource, Namespaced: namespaced, name: gr.String()}
+}
+
 // GroupResource returns the name without the version.
 func (k *Kind) GroupResource() schema.GroupResource {
 	return schema.GroupResource{Group: k.GVK.Group, Resource: k.Resource}

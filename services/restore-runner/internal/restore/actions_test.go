@@ -199,16 +199,17 @@ func TestAnActionsFailureCostsItsObject(t *testing.T) {
 		return action.RestoreResult{Object: o}, err
 	}}
 	f := runRestore(t, s, b, velerov1.RestoreSpec{}, withActions(t, x))
-	require.Equal(t, 8, f.recorder.Counts().Errors)
+	require.Equal(t, 7, f.recorder.Counts().Errors)
 	require.Equal(t, []string{"a/fails(failed)", "a/fine(created)", "a/garbage(failed)", "a/group(failed)", "a/nameless(failed)", "a/nil(failed)", "a/operation(created)",
-		"a/renamed(failed)", "a/secret(failed)"}, f.list["v1/ConfigMap"])
+		"a/renamed(failed)"}, f.list["v1/ConfigMap"])
 	for _, want := range []string{
 		"configmaps a/fails: plugin a.io/x: Execute of ConfigMap a/fails: no", "a/renamed: actions gave it the place of another object of the restore, a/fine",
-		`a/nameless: action a.io/x: Execute: renamed it to ""`, "a/secret: action a.io/x: Execute: made it a Secret", `a/group: action a.io/x: Execute: made it a ConfigMap of "example.com/v1"`, "a/nil: action a.io/x: Execute: returned no object", "a/garbage: action a.io/x: Execute: not a Kubernetes object",
+		`a/nameless: action a.io/x: Execute: renamed it to ""`, `a/group: action a.io/x: Execute: made it a ConfigMap of "example.com/v1", and it was a ConfigMap of "v1": the cluster does not serve the new kind`, "a/nil: action a.io/x: Execute: returned no object", "a/garbage: action a.io/x: Execute: not a Kubernetes object",
 		`a/operation: action a.io/x: Execute began operation "op"`,
 	} {
 		require.Contains(t, f.results.Errors.allMessages(), want)
 	}
+	require.Equal(t, []string{"a/secret(created)"}, f.list["v1/Secret"])
 }
 
 // An action that gave an object another name was an error of the object, another namespace was ignored.

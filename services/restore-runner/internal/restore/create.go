@@ -44,7 +44,7 @@ type objectCreation struct {
 // createObject brings the normalized object into the cluster and gives it its owners. again reports that
 // it went away which stood there; then, and after an error, the object has no outcome yet.
 func (c *objectCreation) createObject(ctx context.Context, s *actions.PendingState, o *object.Object) (again bool, err error) {
-	kind := c.plan.Kind(o.Node)
+	kind := o.Kind
 	if kind.String() == "persistentvolumeclaims" {
 		if err := c.volumes.FollowVolume(ctx, o); err != nil {
 			return false, err

@@ -85,6 +85,9 @@ func (p *objectRestorer) restoreObject(ctx context.Context, v int32) *dispatch.W
 	if wait, over := p.chains.Follow(ctx, o, s, true); wait != nil || over {
 		return wait
 	}
+	if was := p.plan.Kind(v); o.Kind != was {
+		apply.NormalizeConverted(o.Body, o.Kind.GroupResource(), was.GroupResource(), p.reset)
+	}
 	return p.createOrWait(ctx, s, o)
 }
 

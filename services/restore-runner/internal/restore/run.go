@@ -106,6 +106,7 @@ func (r *restoreRun) makeChains() {
 		Plan: cfg.Plan, Recorder: cfg.Recorder, Loader: r.loader, Finisher: r.finisher, Existing: r.existing, Names: r.names,
 		Catalog: r.catalog, Pending: r.pending, Caller: caller, Clock: cfg.Clock, ReadyTimeout: cfg.ReadyTimeout, DryRun: cfg.DryRun != nil,
 	}, cfg.Actions)
+	r.loader.Converted = r.chains.Follows
 }
 
 // makeRestorers makes what restores definitions and namespaces.
@@ -144,7 +145,7 @@ func (r *restoreRun) restoreObjects(ctx context.Context) error {
 	})
 	quotas := flight.NewQuotas(flight.QuotasConfig{Plan: cfg.Plan, Recorder: cfg.Recorder, Client: r.existing.Client, Namespaces: r.targets,
 		Poller: object.Poller{Clock: cfg.Clock, Stop: r.stop, Recorder: cfg.Recorder}})
-	pauser := &pausing.Pauser{Rules: cfg.Pauses, Plan: cfg.Plan, Recorder: cfg.Recorder, Existing: r.existing, Namespaces: r.targets}
+	pauser := &pausing.Pauser{Rules: cfg.Pauses, Recorder: cfg.Recorder, Existing: r.existing, Namespaces: r.targets}
 	p := &objectRestorer{
 		plan: cfg.Plan, recorder: cfg.Recorder, loader: r.loader, screen: r.screen, chains: r.chains, pending: r.pending,
 		namespaces: r.namespaces, services: services, finisher: r.finisher, workers: r.workers, reset: r.reset, retrier: dispatch.NewRetrier(cfg.Clock),

@@ -64,6 +64,9 @@ func NewChains(cfg ChainsConfig, actions []boundAction) *Chains {
 	return c
 }
 
+// Follows reports that objects of a kind meet actions that may change them.
+func (c *Chains) Follows(kind *plan.Kind) bool { return c.byKind[kind] != nil }
+
 // Start lets objects wait from now on until their additional items are ready; the nodes of those
 // that need not wait any longer are sent to woken. It ends when the returned function is called.
 func (c *Chains) Start(ctx context.Context, woken chan int32) (stop func()) {

@@ -64,11 +64,7 @@ func (r *objectRun) followActions(ctx context.Context) (wait *dispatch.Wait, ove
 			return r.suspendObject(ctx, wait)
 		}
 	}
-	err := r.moveObject()
-	if err == nil {
-		err = r.chains.Loader.Replace(ctx, r.o, r.object)
-	}
-	if err != nil {
+	if err := r.moveObject(ctx); err != nil {
 		r.chains.Finisher.Fail(ctx, r.state.Entry, r.o.Node, err)
 		return nil, true
 	}

@@ -54,7 +54,7 @@ func (c *Creator) normalizeLive(o *object.Object) func(map[string]any) {
 	spec, ok := o.Body["spec"].(map[string]any)
 	unbound := !ok || spec["volumeName"] == nil
 	return func(live map[string]any) {
-		apply.NormalizeObject(live, c.Plan.Kind(o.Node).GroupResource(), &apply.ResetOptions{
+		apply.NormalizeObject(live, o.Kind.GroupResource(), &apply.ResetOptions{
 			PreserveNodePorts: c.PreserveNodePorts, PreserveAddresses: c.PreserveAddresses,
 			Reprovision: func(string) bool { return unbound },
 		})
@@ -84,7 +84,7 @@ func (c *Creator) Complete(ctx context.Context, e *outcome.Entry, o *object.Obje
 	if !result.Fresh {
 		return true
 	}
-	for _, moved := range apply.RepointedServices(o.Body, c.Plan.Kind(o.Node).String(), c.Plan.MappedFrom) {
+	for _, moved := range apply.RepointedServices(o.Body, o.Kind.String(), c.Plan.MappedFrom) {
 		e.Warn(fmt.Sprintf("the API server calls Service %s for it, %s in the backup: its certificate must name the new Service, else the calls fail", moved[1], moved[0]))
 	}
 	return c.completeFields(ctx, e, o, result)

@@ -149,7 +149,7 @@ func (l *Linker) ownerOf(node int32, uid types.UID) *Owner {
 	if uid == "" {
 		return nil
 	}
-	gvk, target := l.Plan.Kind(node).GVK, l.Names.Target(node)
+	gvk, target := l.Names.Kind(node), l.Names.Target(node)
 	return &Owner{
 		UID: uid, APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind,
 		Namespace: target.Namespace, Name: target.Name,

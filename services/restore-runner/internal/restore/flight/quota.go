@@ -80,11 +80,11 @@ func (q *Quotas) AwaitCounted(ctx context.Context, o *object.Object) {
 // a quota counts is listed, in namespaces that this process did not create.
 func (q *Quotas) Present(ctx context.Context, o *object.Object) bool {
 	namespace := o.Target.Namespace
-	if namespace == "" || q.Namespaces.Created(namespace) {
+	if namespace == "" || o.Kind != q.Plan.Kind(o.Node) || q.Namespaces.Created(namespace) {
 		return false
 	}
 	q.read.Do(func() { q.readQuotas(ctx) })
-	scope := quotaScope{q.Plan.Kind(o.Node), namespace}
+	scope := quotaScope{o.Kind, namespace}
 	gr := scope.kind.GroupResource()
 	if !slices.ContainsFunc(q.hard[namespace], func(name string) bool { return countsKind(name, gr) }) {
 		return false

@@ -103,7 +103,7 @@ func orEverything(s *metav1.LabelSelector) *metav1.LabelSelector {
 // Warn warns of a workload that was created before a webhook that would have changed it,
 // or the Pods that are made of it. Conditions of a webhook in CEL count as met.
 func (l *LateWebhooks) Warn(ctx context.Context, e *outcome.Entry, o *object.Object) {
-	gr := l.Plan.Kind(o.Node).GroupResource()
+	gr := o.Kind.GroupResource()
 	template, ok := workloads[gr]
 	if !ok || len(l.all) == 0 || o.Controlled() {
 		return

@@ -26,6 +26,9 @@ type Loader struct {
 	Catalog *Catalog
 	// Versions are those of objects whose own version is not served.
 	Versions *Versions
+	// Converted reports that actions get the objects of a kind, and may make one that the cluster takes. Nil is
+	// always false.
+	Converted func(*plan.Kind) bool
 }
 
 // Load reads and decodes a body and checks that it is the object of the plan.
@@ -34,7 +37,7 @@ func (l *Loader) Load(ctx context.Context, v int32) (*Object, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read from the backup: %w", err)
 	}
-	o := &Object{Node: v, Raw: raw}
+	o := &Object{Node: v, Kind: l.Plan.Kind(v), Raw: raw}
 	if o.Body, err = jsonlimit.UnmarshalObject(raw); err != nil {
 		return nil, fmt.Errorf("decode: %w", err)
 	}
@@ -45,8 +48,9 @@ func (l *Loader) Load(ctx context.Context, v int32) (*Object, error) {
 	if meta["name"] != l.Plan.Name(v) {
 		return nil, fmt.Errorf("metadata.name: is %q in an object stored as %q", meta["name"], l.Plan.Name(v))
 	}
-	if o.Target, err = l.targetOf(ctx, o); err != nil {
-		return nil, err
+	o.Target, err = l.targetOf(ctx, o)
+	if err != nil && (IsEnding(ctx, err) || l.Converted == nil || !l.Converted(o.Kind)) {
+		return nil, err // else Replace decides
 	}
 	o.Status = o.Body["status"]
 	o.Lock = apply.IsLock(o.Body, l.Plan.Kind(v).String())
@@ -57,34 +61,35 @@ func (l *Loader) Load(ctx context.Context, v int32) (*Object, error) {
 // targetOf finds where the object belongs in this cluster: the version is the stored object's own while the
 // cluster serves it, else the object gets another.
 func (l *Loader) targetOf(ctx context.Context, o *Object) (apply.Target, error) {
-	kind := l.Plan.Kind(o.Node)
+	kind := o.Kind
+	t := apply.Target{Namespace: l.Plan.Target(o.Node), Name: cmp.Or(o.Renamed, l.Plan.Name(o.Node))}
+	if o.Moved != nil {
+		t.Namespace, t.Name = o.Moved.Namespace, o.Moved.Name
+	}
 	gv, err := groupVersion(o.Body)
 	if err != nil {
-		return apply.Target{}, err
+		return t, err
 	}
 	if gv.Group != kind.GVK.Group {
-		return apply.Target{}, fmt.Errorf("apiVersion: is %q in an object stored under group %q", gv, kind.GVK.Group)
+		return t, fmt.Errorf("apiVersion: is %q in an object stored under group %q", gv, kind.GVK.Group)
 	}
 	served, ok := l.Catalog.Lookup(kind.GroupResource())
 	if !ok {
-		return apply.Target{}, fmt.Errorf("the cluster does not serve %s", kind)
+		return t, fmt.Errorf("the cluster does not serve %s", kind)
 	}
 	if served.Kind.Version != gv.Version && l.Versions != nil {
 		stored := gv
 		if gv.Version, err = l.Versions.Served(ctx, gv.WithResource(kind.Resource), served.Kind.Version); err != nil {
-			return apply.Target{}, err
+			return t, err
 		}
 		if gv != stored {
 			if changesMeaning(kind.GroupResource(), o.Body) {
-				return apply.Target{}, fmt.Errorf("%w %s, only %s, in which its empty selector means all Pods instead of none", errVersion, stored, gv)
+				return t, fmt.Errorf("%w %s, only %s, in which its empty selector means all Pods instead of none", errVersion, stored, gv)
 			}
 			o.Body["apiVersion"], o.Stored = gv.String(), stored.String()
 		}
 	}
-	t := apply.Target{GVR: gv.WithResource(kind.Resource), Namespace: l.Plan.Target(o.Node), Name: cmp.Or(o.Renamed, l.Plan.Name(o.Node))}
-	if o.Moved != nil {
-		t.Namespace, t.Name = o.Moved.Namespace, o.Moved.Name
-	}
+	t.GVR = gv.WithResource(kind.Resource)
 	if served.Namespaced != (t.Namespace != "") {
 		return t, fmt.Errorf("the scope of %s in the cluster is not that in the backup", kind)
 	}

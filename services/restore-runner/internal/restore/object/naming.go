@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
@@ -72,15 +74,33 @@ func (n *Names) Name(node int32) string {
 	return name
 }
 
-// Target names the restored object of a node.
-func (n *Names) Target(node int32) apply.Target {
+// Kind is what the restored object of a node is.
+func (n *Names) Kind(node int32) schema.GroupVersionKind {
+	to, _ := n.moved.Load(node)
+	if to, _ := to.(outcome.Moved); to.Kind != "" {
+		return schema.FromAPIVersionAndKind(to.APIVersion, to.Kind)
+	}
+	return n.plan.Load().Kind(node).GVK
+}
+
+// Planned names the object of a node as it is where no action moves it.
+func (n *Names) Planned(node int32) apply.Target {
 	p := n.plan.Load()
 	kind := p.Kind(node)
 	gvr := kind.GVK.GroupVersion().WithResource(kind.Resource)
 	gvr.Version = n.Versions.Known(gvr)
+	return apply.Target{GVR: gvr, Namespace: p.Target(node), Name: n.Name(node)}
+}
+
+// Target names the restored object of a node.
+func (n *Names) Target(node int32) apply.Target {
+	t := n.Planned(node)
 	if to, moved := n.moved.Load(node); moved {
 		to, _ := to.(outcome.Moved)
-		return apply.Target{GVR: gvr, Namespace: to.Namespace, Name: to.Name}
+		t.Namespace, t.Name = to.Namespace, to.Name
+		if gv, err := schema.ParseGroupVersion(to.APIVersion); err == nil && to.Resource != "" {
+			t.GVR = gv.WithResource(to.Resource)
+		}
 	}
-	return apply.Target{GVR: gvr, Namespace: p.Target(node), Name: n.Name(node)}
+	return t
 }

@@ -9,11 +9,14 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/kube/objmeta"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
 )
 
 // Object is an object on its way into the cluster. One goroutine uses it.
 type Object struct {
 	Node int32
+	// Kind is the plan's, unless actions made it another.
+	Kind *plan.Kind
 	// Raw is the object as stored.
 	Raw    []byte
 	Body   map[string]any
@@ -39,7 +42,7 @@ type Object struct {
 	Suspended bool
 	// Stored is the API version that it was stored in, where the cluster does not serve that.
 	Stored string
-	// Moved is the place that actions gave it, nil for that of the plan.
+	// Moved is the place and the kind that actions gave it, nil for those of the plan.
 	Moved *outcome.Moved
 	// Renamed is its name in this cluster, where that is not the backup's.
 	Renamed string
