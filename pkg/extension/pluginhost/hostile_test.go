@@ -75,7 +75,7 @@ var hostile = map[string]struct {
 	"huge":     {pluginhost.ErrTooLarge, []string{"DeleteItemAction", "AreAdditionalItemsReady"}},
 	"many":     {pluginhost.ErrTooLarge, []string{"DeleteItemAction", "AreAdditionalItemsReady", "ObjectStore", "VolumeSnapshotter"}},
 	"garbled":  {pluginhost.ErrMalformed, []string{"DeleteItemAction", "AreAdditionalItemsReady", "ItemBlockAction"}},
-	"other":    {pluginhost.ErrMalformed, []string{"DeleteItemAction", "AreAdditionalItemsReady", "ItemBlockAction", "ObjectStore"}},
+	"other":    {pluginhost.ErrMalformed, []string{"DeleteItemAction", "AreAdditionalItemsReady", "ItemBlockAction", "ObjectStore", "RestoreItemAction", "RestoreItemActionV2"}},
 	"empty":    {pluginhost.ErrMalformed, []string{"DeleteItemAction", "AreAdditionalItemsReady", "ItemBlockAction", "ObjectStore"}},
 	"null":     {pluginhost.ErrMalformed, []string{"DeleteItemAction", "AreAdditionalItemsReady", "ItemBlockAction", "ObjectStore"}},
 	"nameless": {pluginhost.ErrMalformed, []string{"DeleteItemAction", "AreAdditionalItemsReady", "ObjectStore", "VolumeSnapshotter"}},
