@@ -73,7 +73,8 @@ func TestAnActionMayMakeAnotherKind(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, b := newConverting(t)
-			b.addObject(tt.resource, tt.stored, tt.kind, tt.namespace, "x", object{"status": object{"old": "kind"}})
+			b.addObject(tt.resource, tt.stored, tt.kind, tt.namespace, "x", object{"status": object{"old": "kind"},
+				"metadata": object{"managedFields": []any{object{"operation": "Apply", "manager": "m", "apiVersion": tt.stored, "fieldsType": "FieldsV1"}}}})
 			x := convertingAction(tt.resource, tt.apiVersion, tt.newKind, tt.newNamespace, object{"of": "new"})
 			spec := velerov1.RestoreSpec{NamespaceMapping: map[string]string{"a": "z"}}
 			for _, want := range []string{"created", "skipped"} {
@@ -82,6 +83,9 @@ func TestAnActionMayMakeAnotherKind(t *testing.T) {
 				require.Empty(t, f.results.Warnings.allMessages())
 				require.Equal(t, object{"of": "new"}, s.Object(tt.path)["spec"])
 				require.Nil(t, s.Object(tt.path)["status"])
+				if tt.kind != tt.newKind {
+					require.Empty(t, s.Requests("PATCH "), "the stored fields are those of the stored kind")
+				}
 				require.Equal(t, "r", kubetest.Meta(s.Object(tt.path))["labels"].(object)["velero.io/restore-name"])
 				require.Equal(t, []string{tt.entry + "(" + want + ")"}, f.list[tt.apiVersion+"/"+tt.newKind], "the second restore finds it unchanged")
 				require.Contains(t, messagesOf(t, f), "restored as "+tt.newKind+" of "+tt.apiVersion+": actions made it that of a "+tt.kind+" of "+tt.stored)
@@ -126,20 +130,41 @@ func TestAnActionThatConvertsNothing(t *testing.T) {
 // the mapping once.
 func TestTheResetsOfTheNewKindApply(t *testing.T) {
 	s, b := newConverting(t)
+	s.Serve("batch/v1", "jobs", "Job", true)
 	s.Serve("rbac.authorization.k8s.io/v1", "rolebindings", "RoleBinding", true)
 	s.Serve("rbac.authorization.k8s.io/v1", "clusterrolebindings", "ClusterRoleBinding", false)
 	b.addObject("configmaps", "v1", "ConfigMap", "a", "web", nil)
 	b.addObject("rolebindings.rbac.authorization.k8s.io", "rbac.authorization.k8s.io/v1", "RoleBinding", "a", "grant",
 		object{"subjects": []any{object{"kind": "ServiceAccount", "namespace": "a", "name": "x"}}})
-	service := convertingAction("configmaps", "v1", "Service", "a", object{"clusterIP": "10.0.0.1", "selector": object{"x": "y"}})
+	labels := func(uid string) object {
+		return object{"template": object{"metadata": object{"labels": object{"app": "x", "controller-uid": uid}}}}
+	}
+	job := convertingAction("configmaps", "batch/v1", "Job", "a", labels("old"))
 	binding := changingAction("a.io/grant", action.Selector{IncludedResources: []string{"rolebindings.rbac.authorization.k8s.io"}}, func(u *unstructured.Unstructured, _ map[string]any) {
 		u.SetKind("ClusterRoleBinding")
 	})
-	f := runRestore(t, s, b, velerov1.RestoreSpec{NamespaceMapping: map[string]string{"a": "b", "b": "a"}}, withActions(t, service, binding))
+	spec, change := velerov1.RestoreSpec{NamespaceMapping: map[string]string{"a": "b", "b": "a"}}, withActions(t, job, binding)
+	f := runRestore(t, s, b, spec, change)
 	require.Empty(t, f.results.Errors.allMessages())
-	require.Equal(t, object{"selector": object{"x": "y"}}, s.Object("/api/v1/namespaces/b/services/web")["spec"])
+	require.NotContains(t, s.Object("/apis/batch/v1/namespaces/b/jobs/web")["spec"].(object)["template"].(object)["metadata"].(object)["labels"], "controller-uid")
 	subjects := s.Object("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/grant")["subjects"].([]any)
 	require.Equal(t, "b", subjects[0].(object)["namespace"])
+
+	s.Change("/apis/batch/v1/namespaces/b/jobs/web", func(job map[string]any) { job["spec"] = labels("new") })
+	f = runRestore(t, s, b, spec, change)
+	require.Equal(t, []string{"b/web(skipped)"}, f.list["batch/v1/Job"])
+	require.Empty(t, s.Requests("PATCH "), "the live Job is compared by them too: no request asks what the API server adds")
+}
+
+// Hooks run in a Pod that an action made of something else.
+func TestHooksFindAPodThatWasAnotherKind(t *testing.T) {
+	n, b := newNode(t), &backup{}
+	b.addObject("configmaps", "v1", "ConfigMap", "a", "db", object{"metadata": object{"annotations": object{postHook + "command": "x"}}})
+	n.look = func(path string, _ int) { n.startContainers(path, "main") }
+	x := convertingAction("configmaps", "v1", "Pod", "a", object{"containers": []any{object{"name": "main"}}})
+	f := runRestore(t, n.cluster, b, velerov1.RestoreSpec{}, withActions(t, x), n.setExec)
+	require.Empty(t, f.results.Errors.allMessages())
+	require.Equal(t, []string{"a/db main x"}, n.ranCommands())
 }
 
 // A takeover finds the created object, and what it owns names its new kind.
