@@ -100,7 +100,7 @@ func TestAnActionCannotMakeEveryKind(t *testing.T) {
 		"volumes":                {"configmaps", "ConfigMap", "a", "v1", "PersistentVolume", "a", `made it a PersistentVolume of "v1", and it was a ConfigMap of "v1": a restore handles one`},
 		"a claim":                {"persistentvolumeclaims", "PersistentVolumeClaim", "a", "v1", "ConfigMap", "a", `and it was a PersistentVolumeClaim of "v1": a restore handles one`},
 		"the place of another":   {"configmaps", "ConfigMap", "b", "v1", "Secret", "b", "the place of another object of the restore, b/s"},
-		"a namespace is missing": {"clusterwidgets.made.org", "ClusterWidget", "", "v1", "ConfigMap", "elsewhere", `made it a configmaps, which needs a namespace, and "elsewhere" is none`},
+		"a namespace is missing": {"clusterwidgets.made.org", "ClusterWidget", "", "v1", "ConfigMap", "elsewhere", `made it a ConfigMap, which needs a namespace, and "elsewhere" is none`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, b := newConverting(t)

@@ -67,7 +67,7 @@ func (r *objectRun) findPlace(id action.Identity) (to outcome.Moved, elsewhere s
 		}
 	}
 	if kind.Namespaced && to.Namespace == "" {
-		return to, "", fmt.Errorf("actions made it a %s, which needs a namespace, and %q is none to which this restore restores", kind, id.Namespace)
+		return to, "", fmt.Errorf("actions made it a %s, which needs a namespace, and %q is none to which this restore restores", kind.GVK.Kind, id.Namespace)
 	}
 	if other, taken := p.Find(kind.String(), source, to.Name); taken && other != node && r.chains.Recorder.Concerns(other) {
 		return to, "", fmt.Errorf("actions gave it the place of another object of the restore, %s/%s", to.Namespace, to.Name)
