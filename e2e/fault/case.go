@@ -228,13 +228,19 @@ func (b *Bed) awaitPoint(ctx context.Context, point string, do func() error) err
 // replaceMember starts a process in the dead one's place and waits until nothing of the dead one is left
 // in the work directory.
 func (b *Bed) replaceMember(ctx context.Context, dead *fleet.Member) error {
+	before, err := product.Files(dead.WorkDir)
+	if err != nil {
+		return err
+	}
 	if _, err := b.fleet.Revive(ctx); err != nil {
 		return err
 	}
 	var left []string
-	err := pollUntil(ctx, patience, "the work directory is clean", func() (_ bool, err error) {
+	err = pollUntil(ctx, patience, "the work directory is clean", func() (_ bool, err error) {
 		left, err = product.Files(dead.WorkDir)
-		left = slices.DeleteFunc(left, func(name string) bool { return filepath.Base(name) == ".holdfast-work" }) // of the living process
+		left = slices.DeleteFunc(left, func(name string) bool { // of the living process
+			return filepath.Base(name) == ".holdfast-work" || !slices.Contains(before, name)
+		})
 		return len(left) == 0, err
 	})
 	if err != nil {

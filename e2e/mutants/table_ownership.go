@@ -29,7 +29,7 @@ var ownership = []Mutant{
 	},
 	{
 		Name:    "a plugin answers with the object of another namespace",
-		Edit:    Edit{"pkg/extension/pluginhost/convert.go", "same = same && is.Namespace == was.Namespace && is.Name", "same = same && is.Name"},
+		Edit:    Edit{"pkg/extension/pluginhost/convert.go", "&& is.Namespace == was.Namespace && is.Name", "&& is.Name"},
 		Package: "./pkg/extension/pluginhost", Test: "TestAnAnswerIsTheObjectThatWasSent",
 	},
 	{
@@ -39,7 +39,7 @@ var ownership = []Mutant{
 	},
 	{
 		Name:    "a restore item action changes the group",
-		Edit:    Edit{"services/restore-runner/internal/restore/object/changed.go", "case gv.Group != kind.GVK.Group || TextAt(", "case TextAt("},
+		Edit:    Edit{"services/restore-runner/internal/restore/object/changed.go", "if gvk.GroupKind() == planned.GVK.GroupKind() {", "if gvk.Kind == planned.GVK.Kind {"},
 		Package: "./services/restore-runner/internal/restore", Test: "TestAnActionsFailureCostsItsObject",
 	},
 	{
