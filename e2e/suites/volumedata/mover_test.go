@@ -33,7 +33,7 @@ func runMover(t *testing.T, dir string, args ...string) (snapshot string, peak i
 	require.NoError(t, mover.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- mover.Wait() }()
-	require.Eventually(t, func() bool { // what wait(2) tells has the peak of this process in it
+	require.Eventually(t, func() bool { // the peak that wait(2) reports includes that of this process
 		status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", mover.Process.Pid))
 		if found := residentPeak.FindSubmatch(status); found != nil {
 			peak, _ = strconv.Atoi(string(found[1]))

@@ -14,7 +14,7 @@ var known = []string{
 	AnnotationRunAgain, AnnotationRunningJobs, AnnotationPreserveAddresses, AnnotationItems, AnnotationItemsWith, AnnotationSpreadWindow,
 	AnnotationConcurrencyPolicy, AnnotationPendingSlot, AnnotationActiveSchedule, AnnotationCatchUp, AnnotationSkipDeleteActions,
 	AnnotationLeaveVolumeData, AnnotationDefault, AnnotationWithdrawn, AnnotationObjectStore,
-	Prefix + "traceparent", Prefix + "attempt-traceparent", Prefix + "address",
+	Prefix + "traceparent", Prefix + "attempt-traceparent", AnnotationAddress,
 }
 
 // UnknownAnnotations returns the keys with Holdfast's prefix that are none of its annotations, sorted: what they
