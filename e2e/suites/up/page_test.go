@@ -8,7 +8,9 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-io/holdfast/e2e/harness/product"
@@ -19,8 +21,7 @@ import (
 // the output of the commands before it, which may print more.
 func followPage(t *testing.T, cli *product.CLI) {
 	t.Helper()
-	log, err := os.ReadFile(startUp(t, cli, t.TempDir()).LogPath())
-	require.NoError(t, err)
+	log := startUp(t, cli, t.TempDir()).LogPath()
 	kubectl, err := testbed.Binary("kubectl")
 	require.NoError(t, err)
 	page, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "bring-back.md"))
@@ -44,12 +45,20 @@ func followPage(t *testing.T, cli *product.CLI) {
 	}
 }
 
-// servedAddress finds in the server's log where a service answers.
-func servedAddress(t *testing.T, log []byte, service string) string {
+// servedAddress finds in the server's log where a service answers. The line follows the readiness that up waits for, at
+// the next look of the service at its own conditions.
+func servedAddress(t *testing.T, path, service string) string {
 	t.Helper()
-	found := regexp.MustCompile("readiness changed.*" + service + `.* grpc=(\S+)`).FindSubmatch(log)
-	require.NotNil(t, found, "%s", log)
-	return string(found[1])
+	line := regexp.MustCompile("readiness changed.*" + service + `.* grpc=(\S+)`)
+	address := ""
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		log, err := os.ReadFile(path)
+		require.NoError(c, err)
+		found := line.FindSubmatch(log)
+		require.NotNil(c, found, "%s", log)
+		address = string(found[1])
+	}, patience, 50*time.Millisecond)
+	return address
 }
 
 // runBlock runs commands until one fails. Exit code 1 is one of `backup diff`, where something differs.
