@@ -12,6 +12,7 @@ const (
 	// phaseFailed is that of an operation (Velero 1.11 and later).
 	phaseFailed = "Failed"
 
+	tagClaimUID    = "pvc-uid" // of a PodVolumeBackup
 	groupVelero    = "velero.io"
 	groupSnapshots = "snapshot.storage.k8s.io"
 )
@@ -69,6 +70,10 @@ func OfPodVolumeBackup(p *velerov1.PodVolumeBackup) Data {
 	return Data{
 		Method: PodVolumeBackup, Namespace: p.Spec.Pod.Namespace, Claim: p.Annotations[velerov1.AnnotationPVCName],
 		Pod: p.Spec.Pod.Name, PodVolume: p.Spec.Volume, Stored: p.Status.SnapshotID != "",
+		Files: &FileSnapshot{
+			ID: p.Status.SnapshotID, Phase: p.Status.Phase, Uploader: p.Spec.UploaderType, Size: p.Status.Progress.TotalBytes,
+			ClaimUID: cmp.Or(p.Labels[velerov1.LabelClaimUID], p.Spec.Tags[tagClaimUID]),
+		},
 	}
 }
 

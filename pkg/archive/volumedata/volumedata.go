@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
@@ -40,6 +41,21 @@ type Data struct {
 	// Stored reports that there is data, or that the files do not say. A snapshot that failed has
 	// none.
 	Stored bool
+	// Files is what a PodVolumeBackup says of its snapshot; nil where only the volume information names
+	// the data.
+	Files *FileSnapshot
+}
+
+// FileSnapshot is the snapshot of a Pod volume in a repository of its namespace.
+type FileSnapshot struct {
+	// ID is empty where nothing was stored.
+	ID       string
+	Phase    velerov1.PodVolumePhase
+	Uploader velerov1.UploaderType
+	// Size is in bytes, 0 where it is not known.
+	Size int64
+	// ClaimUID is that of the claim in the cluster of the backup; empty for a volume that is no claim.
+	ClaimUID string
 }
 
 // String names the volume for messages.

@@ -15,6 +15,8 @@ const (
 	LabelBackupUID              = "velero.io/backup-uid"
 	LabelRestoreName            = "velero.io/restore-name"
 	LabelRestoreUID             = "velero.io/restore-uid"
+	LabelClaimUID               = "velero.io/pvc-uid" // on PodVolumeBackups and PodVolumeRestores
+	LabelPodUID                 = "velero.io/pod-uid" // on PodVolumeRestores
 	LabelScheduleName           = "velero.io/schedule-name"
 	LabelStorageLocation        = "velero.io/storage-location"
 	LabelExcludeFromBackup      = "velero.io/exclude-from-backup" // value "true"
