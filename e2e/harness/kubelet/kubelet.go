@@ -1,6 +1,6 @@
 // Package kubelet is as much of a node as running commands in containers takes: a Node, Pods on it
 // with the status Running, and a server on loopback to which the API server proxies what is to be
-// run.
+// run, and requests for logs.
 package kubelet
 
 import (
@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strconv"
+	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,6 +25,8 @@ type Node struct {
 	name   string
 	client kubernetes.Interface
 	server *httptest.Server
+
+	logFile atomic.Pointer[func(namespace, pod string) string]
 }
 
 // Start registers a node under a name, which runs commands with handler. The caller calls Close.
@@ -32,13 +35,17 @@ func Start(ctx context.Context, config *rest.Config, name string, handler *kubet
 	if err != nil {
 		return nil, fmt.Errorf("connect the node: %w", err)
 	}
-	n := &Node{name: name, client: client, server: httptest.NewTLSServer(handler)}
+	n := &Node{name: name, client: client}
+	n.server = httptest.NewTLSServer(n.serveRequest(handler))
 	if err := n.registerNode(ctx); err != nil {
 		n.Close()
 		return nil, fmt.Errorf("register the node: %w", err)
 	}
 	return n, nil
 }
+
+// Name is the name of the node.
+func (n *Node) Name() string { return n.name }
 
 // Close stops the server. The Node stays.
 func (n *Node) Close() { n.server.Close() }
@@ -89,6 +96,21 @@ func (n *Node) Adopt(ctx context.Context, namespace, name string, ready bool, co
 		return fmt.Errorf("take a pod: %w", err)
 	}
 	return n.reportPod(ctx, pod, ready, containers)
+}
+
+// Initialise sets the status of a Pod so that an init container runs, and no other container yet.
+func (n *Node) Initialise(ctx context.Context, pod *corev1.Pod, container string) error {
+	pod = pod.DeepCopy()
+	pod.ResourceVersion = "" // controllers write it too
+	started := metav1.Now()
+	pod.Status.Phase, pod.Status.StartTime = corev1.PodPending, &started
+	pod.Status.InitContainerStatuses = []corev1.ContainerStatus{{
+		Name: container, Image: "none", ImageID: "none", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: started}},
+	}}
+	if _, err := n.client.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, pod, metav1.UpdateOptions{}); err != nil {
+		return fmt.Errorf("say that a pod initialises: %w", err)
+	}
+	return nil
 }
 
 // Ready sets the status of a Pod so that its containers run and are ready.

@@ -1,0 +1,130 @@
+package moverpods
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+// messageFile is what stands for the file of the termination message.
+const messageFile = "termination-log"
+
+// look is the time between two reads of an object that is to come.
+const look = 50 * time.Millisecond
+
+// mount is a path in the container, and what it is on this machine.
+type mount struct{ path, place string }
+
+// mounts are the mounts of a container, that with the longest path first.
+type mounts []mount
+
+// replaceIn returns the arguments with each path of a mount replaced: an argument that is such a path or below it, or the value
+// of a flag that is.
+func (m mounts) replaceIn(args []string) []string {
+	out := slices.Clone(args)
+	for i, arg := range out {
+		flag, path := "", arg
+		if name, value, ok := strings.Cut(arg, "="); ok && strings.HasPrefix(arg, "-") {
+			flag, path = name+"=", value
+		}
+		for _, mounted := range m {
+			if rest, ok := strings.CutPrefix(path, mounted.path); ok && (rest == "" || rest[0] == '/') {
+				out[i] = flag + mounted.place + rest
+				break
+			}
+		}
+	}
+	return out
+}
+
+// mountVolumes makes what the container mounts. As a kubelet it waits for Secrets and for directories that do
+// not exist yet.
+func (r *moverPod) mountVolumes(ctx context.Context, c *corev1.Container) (mounts, error) {
+	found := mounts{{cmp.Or(c.TerminationMessagePath, corev1.TerminationMessagePathDefault), filepath.Join(r.dir, messageFile)}}
+	for _, mounted := range c.VolumeMounts {
+		i := slices.IndexFunc(r.pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == mounted.Name })
+		if i < 0 {
+			return nil, fmt.Errorf("mover Pod %s mounts volume %s, which it does not have", r.pod.Name, mounted.Name)
+		}
+		place, err := r.mountVolume(ctx, &r.pod.Spec.Volumes[i])
+		if err != nil {
+			return nil, fmt.Errorf("volume %s of mover Pod %s: %w", mounted.Name, r.pod.Name, err)
+		}
+		found = append(found, mount{filepath.Clean(mounted.MountPath), filepath.Join(place, mounted.SubPath)})
+	}
+	slices.SortFunc(found, func(a, b mount) int { return len(b.path) - len(a.path) })
+	return found, nil
+}
+
+func (r *moverPod) mountVolume(ctx context.Context, v *corev1.Volume) (place string, err error) {
+	place = filepath.Join(r.dir, "volumes", v.Name)
+	switch {
+	case v.HostPath != nil:
+		err = r.await(ctx, func() (bool, error) {
+			place, err = filepath.EvalSymlinks(v.HostPath.Path) // a link stands for a mount
+			return err == nil, nil
+		})
+		return place, err
+	case v.EmptyDir != nil:
+		return place, os.MkdirAll(place, 0o777)
+	case v.Secret != nil:
+		return place, r.writeSecret(ctx, v.Secret, place)
+	}
+	return "", fmt.Errorf("a mover has no volume of this kind: %+v", v.VolumeSource)
+}
+
+func (r *moverPod) writeSecret(ctx context.Context, source *corev1.SecretVolumeSource, place string) error {
+	var secret *corev1.Secret
+	err := r.await(ctx, func() (found bool, err error) {
+		secret, err = r.movers.client.CoreV1().Secrets(r.pod.Namespace).Get(ctx, source.SecretName, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return false, nil
+		}
+		return err == nil, err
+	})
+	if err != nil {
+		return err
+	}
+	files := map[string]string{}
+	for key := range secret.Data {
+		files[key] = key
+	}
+	if len(source.Items) > 0 {
+		clear(files)
+		for _, item := range source.Items {
+			files[item.Path] = item.Key
+		}
+	}
+	for path, key := range files {
+		file := filepath.Join(place, path)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(file, secret.Data[key], 0o400); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// await repeats a look until it finds something; the deletion of the Pod ends it.
+func (r *moverPod) await(ctx context.Context, find func() (bool, error)) error {
+	return wait.PollUntilContextCancel(ctx, look, true, func(context.Context) (bool, error) {
+		select {
+		case <-r.deleted:
+			return false, fmt.Errorf("Pod %s was deleted", r.pod.Name)
+		default:
+			return find()
+		}
+	})
+}
