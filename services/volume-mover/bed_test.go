@@ -19,7 +19,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/objectstore/filestore"
 	"github.com/holdfast-io/holdfast/pkg/volumedata/repository"
-	"github.com/holdfast-io/holdfast/services/volume-mover/app"
+	"github.com/holdfast-io/holdfast/services/volume-mover/internal/command"
 	"github.com/holdfast-io/holdfast/services/volume-mover/internal/outcome"
 )
 
@@ -61,10 +61,10 @@ spec: {provider: holdfast.io/file, config: {path: %q}, objectStorage: {bucket: b
 func (b *bed) run(ctx context.Context, args ...string) outcome.Result {
 	b.t.Helper()
 	var out, log bytes.Buffer
-	code := app.Execute(ctx, append(append([]string{"move"}, args...), b.common...), &out, &log)
+	code := command.Execute(ctx, append(append([]string{"move"}, args...), b.common...), &out, &log)
 	b.t.Log(log.String())
 	result := lastResult(b.t, out.Bytes())
-	want := map[outcome.Phase]int{outcome.Completed: app.ExitCompleted, outcome.Canceled: app.ExitCanceled, outcome.Failed: app.ExitFailed, outcome.PartiallyFailed: app.ExitFailed}
+	want := map[outcome.Phase]int{outcome.Completed: command.ExitCompleted, outcome.Canceled: command.ExitCanceled, outcome.Failed: command.ExitFailed, outcome.PartiallyFailed: command.ExitFailed}
 	require.Equal(b.t, want[result.Phase], code, "%+v", result)
 	return result
 }

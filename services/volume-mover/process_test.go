@@ -14,7 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-io/holdfast/services/volume-mover/app"
+	"github.com/holdfast-io/holdfast/services/volume-mover/internal/command"
 	"github.com/holdfast-io/holdfast/services/volume-mover/internal/outcome"
 )
 
@@ -73,7 +73,7 @@ func TestCancel(t *testing.T) {
 	awaitMore(t, b, "udmrepo", 0)
 	require.NoError(t, mover.Process.Signal(syscall.SIGTERM))
 	err := mover.Wait()
-	require.Equal(t, app.ExitCanceled, mover.ProcessState.ExitCode(), "%v: %s", err, out)
+	require.Equal(t, command.ExitCanceled, mover.ProcessState.ExitCode(), "%v: %s", err, out)
 	canceled := lastResult(t, out.Bytes())
 	require.Equal(t, outcome.Canceled, canceled.Phase)
 	require.Contains(t, canceled.Message, "told to stop")
@@ -104,6 +104,6 @@ func TestNobodyReads(t *testing.T) {
 	require.NoError(t, errors.Join(read.Close(), write.Close()))
 	var log bytes.Buffer
 	args := []string{"move", "upload", "--source", t.TempDir(), "--pod", "web-0", "--volume", "data", "--create-repository"}
-	require.Equal(t, app.ExitCompleted, app.Execute(t.Context(), append(args, b.common...), write, &log))
+	require.Equal(t, command.ExitCompleted, command.Execute(t.Context(), append(args, b.common...), write, &log))
 	require.Contains(t, log.String(), "the result cannot be written")
 }
