@@ -8,6 +8,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/extension/csisnapshot"
 	"github.com/holdfast-io/holdfast/pkg/extension/operationhome"
 	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
+	"github.com/holdfast-io/holdfast/pkg/extension/podvolume"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/location"
@@ -42,9 +43,12 @@ func wireParts(ctx context.Context, rt *service.Runtime, host *pluginhost.Host, 
 	plugins := host.Operations(context.WithoutCancel(ctx), c.Log) // ended by Close
 	peers := claim.NewPeers(mgr.GetAPIReader(), namespace, c.Clock)
 	homes := operationhome.NewClient(peers, rt.Dial, nil)
-	actions := &operation.Actions{Homes: homes, Shared: &csisnapshot.Operations{
-		API:    csisnapshot.API{Reader: mgr.GetAPIReader(), Client: mgr.GetClient(), Clock: c.Clock, Log: c.Log},
-		Others: plugins,
+	actions := &operation.Actions{Homes: homes, Shared: &podvolume.Operations{
+		API: podvolume.API{Reader: mgr.GetAPIReader(), Client: mgr.GetClient(), Namespace: namespace, Clock: c.Clock, Log: c.Log},
+		Others: &csisnapshot.Operations{
+			API:    csisnapshot.API{Reader: mgr.GetAPIReader(), Client: mgr.GetClient(), Clock: c.Clock, Log: c.Log},
+			Others: plugins,
+		},
 	}}
 	source := &server.Source{
 		Reader: mgr.GetAPIReader(), Namespace: namespace, Stores: location.New(mgr.GetAPIReader(), namespace, location.WithPlugins(host, c.Log, rt.WorkDir()), location.WithMetrics(rt.Registry(), c.Clock)),

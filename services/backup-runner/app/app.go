@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/extension/csisnapshot"
 	"github.com/holdfast-io/holdfast/pkg/extension/operationhome"
 	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
+	"github.com/holdfast-io/holdfast/pkg/extension/podvolume"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/job/count"
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
@@ -102,6 +103,7 @@ func (a *App) buildParts(ctx context.Context) error {
 	}
 	snapshots := csisnapshot.API{Reader: mgr.GetAPIReader(), Client: mgr.GetClient(), Clock: c.Clock, Log: c.Log}
 	csi := newCSI(c.Base, snapshots)
+	podVolumes := podvolume.API{Reader: mgr.GetAPIReader(), Client: mgr.GetClient(), Namespace: namespace, Clock: c.Clock, Log: c.Log}
 	locations := location.New(mgr.GetAPIReader(), namespace, location.WithPlugins(plugins, c.Log, rt.WorkDir()), location.WithMetrics(rt.Registry(), c.Clock))
 	owed := &job.OwedHooksTask{Locations: locations, Exec: exec, Reader: mgr.GetAPIReader(), Cached: mgr.GetClient(), Client: mgr.GetClient(),
 		Namespace: namespace, Clock: c.Clock, Log: c.Log, Events: mgr.GetEventRecorder(Name)}
@@ -114,7 +116,9 @@ func (a *App) buildParts(ctx context.Context) error {
 		Snapshots: (&snapshotSource{host: plugins, base: c.Base, reader: mgr.GetAPIReader(), csi: csi, workDir: rt.WorkDir()}).openTaker,
 		CSI:       csi.snapshotRemover(),
 		Operations: &operation.Canceller{
-			Actions: &operation.Actions{Shared: &csisnapshot.Operations{API: snapshots, Others: operations}, Homes: homes}, Clock: c.Clock, Log: c.Log,
+			Actions: &operation.Actions{Homes: homes, Shared: &podvolume.Operations{
+				API: podVolumes, Others: &csisnapshot.Operations{API: snapshots, Others: operations},
+			}}, Clock: c.Clock, Log: c.Log,
 		},
 		Exec:   exec,
 		Counts: counts, Clock: c.Clock, Log: c.Log, WorkDir: rt.WorkDir(),

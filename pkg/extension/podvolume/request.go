@@ -1,0 +1,162 @@
+package podvolume
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+)
+
+// Request is a PodVolumeBackup or PodVolumeRestore, as far as both are alike.
+type Request struct {
+	// Object is the request itself.
+	Object client.Object
+	// Pod and Volume name the volume.
+	Pod       client.ObjectKey
+	Volume    string
+	Phase     velerov1.PodVolumePhase
+	Message   string
+	Progress  velerov1.DataMoveOperationProgress
+	Started   *metav1.Time
+	Completed *metav1.Time
+
+	cancels bool
+	empty   bool // completed without a snapshot
+}
+
+// BackupRequest describes a PodVolumeBackup.
+func BackupRequest(b *velerov1.PodVolumeBackup) Request {
+	s := &b.Status
+	return Request{
+		Object: b, Pod: client.ObjectKey{Namespace: b.Spec.Pod.Namespace, Name: b.Spec.Pod.Name}, Volume: b.Spec.Volume,
+		Phase: s.Phase, Message: s.Message, Progress: s.Progress, Started: s.StartTimestamp, Completed: s.CompletionTimestamp,
+		cancels: b.Spec.Cancel, empty: s.SnapshotID == "",
+	}
+}
+
+// RestoreRequest describes a PodVolumeRestore.
+func RestoreRequest(r *velerov1.PodVolumeRestore) Request {
+	s := &r.Status
+	return Request{
+		Object: r, Pod: client.ObjectKey{Namespace: r.Spec.Pod.Namespace, Name: r.Spec.Pod.Name}, Volume: r.Spec.Volume,
+		Phase: s.Phase, Message: s.Message, Progress: s.Progress, Started: s.StartTimestamp, Completed: s.CompletionTimestamp,
+		cancels: r.Spec.Cancel,
+	}
+}
+
+// Ended reports whether the request is final.
+func (r *Request) Ended() bool {
+	switch r.Phase {
+	case velerov1.PodVolumePhaseCompleted, velerov1.PodVolumePhaseFailed, velerov1.PodVolumePhaseCanceled:
+		return true
+	}
+	return false
+}
+
+// isUnaccepted reports whether no controller accepted the request within PrepareTimeout.
+func (r *Request) isUnaccepted(now time.Time) bool {
+	waits := r.Phase == "" || r.Phase == velerov1.PodVolumePhaseNew
+	return waits && !now.Before(r.Object.GetCreationTimestamp().Add(PrepareTimeout))
+}
+
+// Failure returns why the data of the volume is not moved and will not be; empty while it may be,
+// and for data that is. A snapshot without an identifier is of no use to a restore.
+func (r *Request) Failure(now time.Time) string {
+	reason := r.Object.GetAnnotations()[AnnotationCancelReason]
+	switch {
+	case r.Phase == velerov1.PodVolumePhaseFailed:
+		return cmp.Or(r.Message, "it failed without a message")
+	case r.Phase == velerov1.PodVolumePhaseCanceled:
+		return "canceled: " + cmp.Or(reason, r.Message, "no reason is known")
+	case r.Phase == velerov1.PodVolumePhaseCompleted && r.empty:
+		return "it completed without a snapshot"
+	case r.isUnaccepted(now):
+		return cmp.Or(reason, unacceptedReason)
+	}
+	return ""
+}
+
+const unacceptedReason = "no volume-mover has accepted the request in 30m"
+
+// pageSize is how many requests one call of a list returns.
+const pageSize = 500
+
+// ListBackups returns the PodVolumeBackups of the server's namespace with these labels.
+func (a API) ListBackups(ctx context.Context, labels map[string]string) (all []velerov1.PodVolumeBackup, err error) {
+	var page velerov1.PodVolumeBackupList
+	err = a.eachPage(ctx, labels, &page, func() { all = append(all, page.Items...) })
+	return all, err
+}
+
+// ListRestores returns the PodVolumeRestores of the server's namespace with these labels.
+func (a API) ListRestores(ctx context.Context, labels map[string]string) (all []velerov1.PodVolumeRestore, err error) {
+	var page velerov1.PodVolumeRestoreList
+	err = a.eachPage(ctx, labels, &page, func() { all = append(all, page.Items...) })
+	return all, err
+}
+
+// eachPage calls take for each page of a list.
+func (a API) eachPage(ctx context.Context, labels map[string]string, page client.ObjectList, take func()) error {
+	for more := ""; ; {
+		err := a.Reader.List(ctx, page, client.InNamespace(a.Namespace), client.MatchingLabels(labels), client.Limit(pageSize), client.Continue(more))
+		if err != nil {
+			return fmt.Errorf("list %T: %w", page, err)
+		}
+		take()
+		if more = page.GetContinue(); more == "" {
+			return nil
+		}
+	}
+}
+
+// BackupLabels select the requests of a backup.
+func BackupLabels(uid string) map[string]string {
+	return map[string]string{velerov1.LabelBackupUID: uid}
+}
+
+// CancelBackups cancels the requests of a backup that are not final.
+func (a API) CancelBackups(ctx context.Context, backup *velerov1.Backup, reason string) error {
+	list, err := a.ListBackups(ctx, BackupLabels(string(backup.UID)))
+	if err != nil {
+		return err
+	}
+	for i := range list {
+		r := BackupRequest(&list[i])
+		if err := a.CancelRequest(ctx, &r, reason); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// CancelRequest asks for the end of a request, unless it is final or was asked before. The first
+// reason stays.
+func (a API) CancelRequest(ctx context.Context, r *Request, reason string) error {
+	if r.Ended() || r.cancels {
+		return nil
+	}
+	changed := r.Object.DeepCopyObject().(client.Object)
+	annotations := changed.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[AnnotationCancelReason] = reason
+	changed.SetAnnotations(annotations)
+	switch o := changed.(type) {
+	case *velerov1.PodVolumeBackup:
+		o.Spec.Cancel = true
+	case *velerov1.PodVolumeRestore:
+		o.Spec.Cancel = true
+	}
+	err := a.Client.Patch(ctx, changed, client.MergeFrom(r.Object))
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("cancel %T %s: %w", r.Object, r.Object.GetName(), err)
+	}
+	return nil
+}
