@@ -46,11 +46,21 @@ func FromTarball(ctx context.Context, store objectstore.Reader, backup, dir stri
 	if err != nil {
 		return nil, fmt.Errorf("tarball of backup %s: %w", backup, err)
 	}
-	src, err := indexPart(ctx, work, backup, sealed, l)
+	src, err := indexPart(ctx, work, manifest.Header{Backup: backup, Foreign: true}, sealed, l)
 	if err != nil {
 		return nil, fmt.Errorf("tarball of backup %s: %w", backup, err)
 	}
 	src.problems, src.release = found, release
+	return src, nil
+}
+
+// FromPart reads objects out of a part whose files are in dir. Close removes dir.
+func FromPart(ctx context.Context, dir string, h manifest.Header, sealed *part.Sealed) (Source, error) {
+	src, err := indexPart(ctx, dir, h, sealed, Limits{})
+	if err != nil {
+		return nil, fmt.Errorf("read a part: %w", err)
+	}
+	src.release = func() error { return os.RemoveAll(dir) }
 	return src, nil
 }
 
@@ -143,10 +153,10 @@ func (c *copier) partItem(e *Entry) (part.Item, error) {
 }
 
 // indexPart makes a manifest of the part and opens both.
-func indexPart(ctx context.Context, dir, backup string, sealed *part.Sealed, l Limits) (*source, error) {
+func indexPart(ctx context.Context, dir string, h manifest.Header, sealed *part.Sealed, l Limits) (*source, error) {
 	files := localFiles{dir}
 	ref := assembly.PartRef{Size: sealed.Data.Size, SidecarKey: filepath.Base(sealed.Sidecar.Path)}
-	merged, err := assembly.Index(ctx, files, []assembly.PartRef{ref}, manifest.Header{Backup: backup, Foreign: true}, manifest.Trailer{}, dir)
+	merged, err := assembly.Index(ctx, files, []assembly.PartRef{ref}, h, manifest.Trailer{}, dir)
 	if err != nil {
 		return nil, err
 	}

@@ -29,6 +29,9 @@ func newSource(m *manifest.Reader, data manifest.RangeReader, l Limits) *source 
 // Header describes the backup.
 func (s *source) Header() manifest.Header { return s.manifest.Header() }
 
+// Manifest returns what the items are found by.
+func (s *source) Manifest() *manifest.Reader { return s.manifest }
+
 // Items yields every object in manifest order.
 func (s *source) Items(ctx context.Context) iter.Seq2[manifest.Item, error] {
 	return s.manifest.Items(ctx, manifest.Filter{})

@@ -47,6 +47,8 @@ type Problem struct {
 type Source interface {
 	// Header describes the backup as its manifest does; for a foreign tarball Foreign is set.
 	Header() manifest.Header
+	// Manifest is what the items are found by.
+	Manifest() *manifest.Reader
 	// Items yields every object in manifest order, each path once, and ends after the first error.
 	Items(ctx context.Context) iter.Seq2[manifest.Item, error]
 	// Read returns the body of an item Items yielded, verified against its hash. It must not be

@@ -132,7 +132,7 @@ func (a *App) buildParts(ctx context.Context) error {
 		Events: mgr.GetEventRecorder(Name), Metrics: rt.Registry(), Tracer: c.Tracer.Tracer(Name),
 		Clock: c.Clock, Log: c.Log,
 	})
-	backupv1.RegisterBackupServiceServer(rt.GRPC(), job.NewServer(mgr.GetAPIReader(), namespace, c.Clock, kind.PlanBackup))
+	backupv1.RegisterBackupServiceServer(rt.GRPC(), job.NewServer(mgr.GetAPIReader(), namespace, c.Clock, kind))
 	return a.backups.Setup(mgr)
 }
 

@@ -96,27 +96,37 @@ func (k *Kind) runDryRun(ctx context.Context, run *DryRun) (_ *Planned, err erro
 // listForPlan finds out what the backup would hold.
 func (k *Kind) listForPlan(ctx context.Context, run *DryRun, rows *storedplan.Writer, log *slog.Logger) (*dryrun.Result, error) {
 	b := run.Backup
-	catalog, filter, err := k.discoverFor(ctx, &b.Spec, run.Namespaces, log)
+	cfg, end, err := k.dryRunConfig(ctx, b, run.Namespaces, log)
 	if err != nil {
 		return nil, err
 	}
-	cfg := dryrun.Config{Backup: b, Filter: filter, Catalog: catalog, Lister: k.Cluster, Cut: cut.New(k.Cluster, k.ConsistentCut), Rows: rows, Workers: k.Workers, Progress: run.Progress,
-		LiveNamespaces: func(ctx context.Context) (int, error) { return k.liveNamespaces(ctx, filter, log) }}
+	defer end()
+	cfg.Rows, cfg.Progress = rows, run.Progress
 	if k.Exec != nil {
-		if cfg.Hooks, err = hook.NewBackup(&b.Spec.Hooks, catalog); err != nil {
+		if cfg.Hooks, err = hook.NewBackup(&b.Spec.Hooks, cfg.Catalog); err != nil {
 			return nil, err
 		}
 	}
-	lines := &collect.Lines{}
-	if k.Actions != nil {
-		cfg.Actions = k.Actions.Open(ctx, b.DeepCopy(), catalog, lines.Add, nil)
-		defer cfg.Actions.Close()
-	}
 	if k.Snapshots != nil {
-		cfg.Snapshots = k.Snapshots(ctx, b.DeepCopy(), lines.Add)
+		cfg.Snapshots = k.Snapshots(ctx, b.DeepCopy(), new(collect.Lines).Add)
 		defer cfg.Snapshots.Close()
 	}
-	return dryrun.Run(ctx, cfg)
+	return dryrun.Run(ctx, *cfg)
+}
+
+// dryRunConfig is a dry run that finds the objects of a backup; end closes the actions.
+func (k *Kind) dryRunConfig(ctx context.Context, b *velerov1.Backup, namespaces []string, log *slog.Logger) (_ *dryrun.Config, end func(), err error) {
+	catalog, filter, err := k.discoverFor(ctx, &b.Spec, namespaces, log)
+	if err != nil {
+		return nil, nil, err
+	}
+	cfg := &dryrun.Config{Backup: b, Filter: filter, Catalog: catalog, Lister: k.Cluster, Cut: cut.New(k.Cluster, k.ConsistentCut), Workers: k.Workers,
+		LiveNamespaces: func(ctx context.Context) (int, error) { return k.liveNamespaces(ctx, filter, log) }}
+	if k.Actions == nil {
+		return cfg, func() {}, nil
+	}
+	cfg.Actions = k.Actions.Open(ctx, b.DeepCopy(), catalog, new(collect.Lines).Add, nil)
+	return cfg, cfg.Actions.Close, nil
 }
 
 // storePlan stores the plan, with the sizes of the newest backup like it. That the bucket does not take it is no failure of the dry run.

@@ -36,14 +36,16 @@ func (s *Server) PlanBackup(req *backupv1.PlanBackupRequest, stream grpc.ServerS
 	b.Namespace = s.source.Namespace
 	ctx, cancel := context.WithCancelCause(stream.Context())
 	defer cancel(nil)
-	progress := &planProgress{stream: stream, clock: s.source.Clock, cancel: cancel}
+	progress := &planProgress{clock: s.source.Clock, cancel: cancel, send: func(objects int64) error {
+		return stream.Send(&backupv1.PlanBackupResponse{Content: &backupv1.PlanBackupResponse_Progress{Progress: &backupv1.PlanProgress{Objects: objects}}})
+	}}
 	run := &DryRun{Backup: b, Namespaces: req.GetNamespaces(), Messages: req.GetMessages(), Progress: progress.sendObjects}
 	if req.GetObjects() {
 		run.Row = func(r *storedplan.Row) error {
 			return stream.Send(&backupv1.PlanBackupResponse{Content: &backupv1.PlanBackupResponse_Object{Object: r.Proto()}})
 		}
 	}
-	found, err := s.plan(ctx, run)
+	found, err := s.kind.PlanBackup(ctx, run)
 	if err != nil {
 		return err
 	}
@@ -56,7 +58,7 @@ func (s *Server) PlanBackup(req *backupv1.PlanBackupRequest, stream grpc.ServerS
 
 // planProgress sends how far a dry run is.
 type planProgress struct {
-	stream grpc.ServerStreamingServer[backupv1.PlanBackupResponse]
+	send   func(objects int64) error
 	clock  clock.PassiveClock
 	cancel context.CancelCauseFunc
 	told   time.Time
@@ -69,7 +71,7 @@ func (p *planProgress) sendObjects(objects int64) {
 		return
 	}
 	p.told = now
-	if err := p.stream.Send(&backupv1.PlanBackupResponse{Content: &backupv1.PlanBackupResponse_Progress{Progress: &backupv1.PlanProgress{Objects: objects}}}); err != nil {
+	if err := p.send(objects); err != nil {
 		p.cancel(err)
 	}
 }

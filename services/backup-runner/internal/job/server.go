@@ -16,13 +16,13 @@ import (
 type Server struct {
 	backupv1.UnimplementedBackupServiceServer
 	source mark.ProgressSource[*velerov1.Backup, *backupv1.Progress]
-	plan   func(context.Context, *DryRun) (*Planned, error)
+	kind   *Kind
 }
 
 // NewServer returns a server of the backups of a namespace. The reader must not be a cache: answers must
-// not go back in time. Plan makes dry runs; Kind.PlanBackup is one.
-func NewServer(reader client.Reader, namespace string, clk clock.WithTicker, plan func(context.Context, *DryRun) (*Planned, error)) *Server {
-	return &Server{plan: plan, source: mark.ProgressSource[*velerov1.Backup, *backupv1.Progress]{
+// not go back in time. The kind makes dry runs.
+func NewServer(reader client.Reader, namespace string, clk clock.WithTicker, kind *Kind) *Server {
+	return &Server{kind: kind, source: mark.ProgressSource[*velerov1.Backup, *backupv1.Progress]{
 		Reader: reader, Namespace: namespace, Clock: clk, Kind: "backup",
 		New:      func() *velerov1.Backup { return &velerov1.Backup{} },
 		Describe: progressOf,

@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
+	backupv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/backup/v1"
 	manifestv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/manifest/v1"
 )
 
@@ -58,6 +59,36 @@ func (d *diffs) DiffManifests(req *manifestv1.DiffManifestsRequest, stream grpc.
 	return stream.Send(&manifestv1.DiffManifestsResponse{Counts: &manifestv1.DiffCounts{Added: 1, Removed: 1, Changed: 2, Unchanged: 6}, Differences: changed})
 }
 
+// clusterDiffs answers with the differences of diffs, after a while of listing.
+type clusterDiffs struct {
+	backupv1.UnimplementedBackupServiceServer
+	*diffs
+}
+
+func (c clusterDiffs) DiffCluster(req *backupv1.DiffClusterRequest, stream grpc.ServerStreamingServer[backupv1.DiffClusterResponse]) error {
+	for listed := range int64(3) {
+		c.clock.Step(2 * time.Second)
+		if err := stream.Send(&backupv1.DiffClusterResponse{Listed: 100 * listed}); err != nil {
+			return err
+		}
+	}
+	messages := []string{"objects of pods could not be listed: forbidden"}
+	return c.DiffManifests(&manifestv1.DiffManifestsRequest{From: "older", To: req.GetBackup(), Kinds: req.GetKinds(), WithFields: req.GetWithFields()},
+		clusterStream{stream, &messages})
+}
+
+// clusterStream sends what DiffManifests sends as messages of DiffCluster.
+type clusterStream struct {
+	grpc.ServerStreamingServer[backupv1.DiffClusterResponse]
+	messages *[]string
+}
+
+func (s clusterStream) Send(m *manifestv1.DiffManifestsResponse) error {
+	out := &backupv1.DiffClusterResponse{Differences: m.GetDifferences(), Counts: m.GetCounts(), Messages: *s.messages}
+	*s.messages = nil
+	return s.ServerStreamingServer.Send(out)
+}
+
 // ListRelated answers with two messages.
 func (d *diffs) ListRelated(req *manifestv1.ListRelatedRequest, stream grpc.ServerStreamingServer[manifestv1.ListRelatedResponse]) error {
 	if req.GetName() == "absent" {
@@ -83,6 +114,7 @@ func TestDiffOfBackups(t *testing.T) {
 	var got strings.Builder
 	for _, line := range []string{
 		"diff done", "diff done partly", "diff done partly --name-only", "diff done partly -o json", "diff done partly -o jsonpath={.differences[*].name}", "diff done done", "diff done done -o yaml",
+		"diff done --cluster", "diff done --cluster --name-only -o json", "diff older --cluster", "diff absent --cluster", "diff done --cluster --kind ing", "diff done partly --cluster", "diff done --cluster --backup-address nowhere",
 		"diff done absent", "diff done partly --kind ing", "diff done partly -o name", "diff done partly --manifest-address nowhere",
 		"related done", "related done web", "related done deploy/web -n shop", "related done deploy/web -n shop -o json", "related done deploy/web --children=false", "related done deploy/web --children=false --dependencies=false",
 		"related done deploy/web -n shop --reverse", "related done deploy/absent",
@@ -90,7 +122,12 @@ func TestDiffOfBackups(t *testing.T) {
 		c := newTestCluster(t, "backup")
 		clock := clocktesting.NewFakeClock(now)
 		c.Clock = clock
-		c.ServeManifests(t, &diffs{clock: clock})
+		service := &diffs{clock: clock}
+		if strings.Contains(line, "--cluster") {
+			c.ServeBackups(t, checks{}, clusterDiffs{diffs: service})
+		} else {
+			c.ServeManifests(t, service)
+		}
 		result := c.Run(t.Context(), "", append([]string{"backup"}, strings.Fields(line)...)...)
 		fmt.Fprintf(&got, "$ backup %s\n%s--- stderr\n%s--- exit %d\n\n", line, result.Out, result.Err, result.Code)
 	}

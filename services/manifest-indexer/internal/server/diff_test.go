@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/holdfast-io/holdfast/pkg/archive/assembly"
+	"github.com/holdfast-io/holdfast/pkg/archive/difference"
 	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
 	"github.com/holdfast-io/holdfast/pkg/archive/part"
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
@@ -209,12 +210,12 @@ func TestDiffIsBounded(t *testing.T) {
 	t.Parallel()
 	fields := func(value string) string {
 		var out []string
-		for i := range 2 * maxFields {
+		for i := range 2 * difference.MaxFields {
 			out = append(out, fmt.Sprintf(`"k%03d":"%s"`, i, value))
 		}
 		return `ConfigMap.v1. {"metadata":{"name":"large"},"data":{` + strings.Join(out, ",") + `}}`
 	}
-	objects := map[string][]string{"old": {fields("a")}, "new": {fields(strings.Repeat("é", maxValue))}}
+	objects := map[string][]string{"old": {fields("a")}, "new": {fields(strings.Repeat("é", difference.MaxValue))}}
 	for i := range 250 {
 		objects["new"] = append(objects["new"], fmt.Sprintf(`Widget.v1.g.io {"metadata":{"name":"w-%03d"}}`, i))
 	}
@@ -223,9 +224,9 @@ func TestDiffIsBounded(t *testing.T) {
 	require.NoError(t, b.s.DiffManifests(&manifestv1.DiffManifestsRequest{From: "old", To: "new", WithFields: true}, stream))
 	last := stream.messages[len(stream.messages)-1].GetDifferences()
 	large := last[len(last)-1]
-	require.Len(t, large.GetFields(), maxFields)
+	require.Len(t, large.GetFields(), difference.MaxFields)
 	require.True(t, large.GetMoreFields())
-	require.LessOrEqual(t, len(large.GetFields()[0].GetTo()), maxValue+40)
+	require.LessOrEqual(t, len(large.GetFields()[0].GetTo()), difference.MaxValue+40)
 	require.Contains(t, large.GetFields()[0].GetTo(), "(2050 bytes)")
 	require.Len(t, stream.messages, 51)
 	stream = &diffStream{ctx: t.Context()}

@@ -164,15 +164,6 @@ func (m *openManifestFile) close(err *error) {
 	*err = errors.Join(*err, m.release())
 }
 
-// noteDamage names the backup in an error of its manifest or its objects.
-func (m *openManifestFile) noteDamage(err error) error {
-	if err == nil {
-		return nil
-	}
-	m.markDamage(err)
-	return fmt.Errorf("backup %q: %w", m.backup, err)
-}
-
 // markDamage sees to it that a manifest that turned out damaged is not read again.
 func (m *openManifestFile) markDamage(err error) {
 	if errors.Is(err, manifest.ErrCorrupt) && !m.rebuilt {

@@ -10,7 +10,8 @@ package backupv1
 
 import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
-	v1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/plan/v1"
+	v1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/manifest/v1"
+	v11 "github.com/holdfast-io/holdfast/proto/gen/holdfast/plan/v1"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	structpb "google.golang.org/protobuf/types/known/structpb"
@@ -26,6 +27,152 @@ const (
 	// Verify that runtime/protoimpl is sufficiently up-to-date.
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
+
+// DiffClusterRequest names a backup.
+type DiffClusterRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name of the Backup in the server namespace.
+	Backup string `protobuf:"bytes,1,opt,name=backup,proto3" json:"backup,omitempty"`
+	// Only objects of these kinds, named as in DiffManifestsRequest; empty for all.
+	Kinds []string `protobuf:"bytes,2,rep,name=kinds,proto3" json:"kinds,omitempty"`
+	// Only objects in this namespace, which is the only one that is listed then; empty for all.
+	Namespace string `protobuf:"bytes,3,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// Name the fields that differ.
+	WithFields    bool `protobuf:"varint,4,opt,name=with_fields,json=withFields,proto3" json:"with_fields,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DiffClusterRequest) Reset() {
+	*x = DiffClusterRequest{}
+	mi := &file_holdfast_backup_v1_backup_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DiffClusterRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DiffClusterRequest) ProtoMessage() {}
+
+func (x *DiffClusterRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_backup_v1_backup_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DiffClusterRequest.ProtoReflect.Descriptor instead.
+func (*DiffClusterRequest) Descriptor() ([]byte, []int) {
+	return file_holdfast_backup_v1_backup_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *DiffClusterRequest) GetBackup() string {
+	if x != nil {
+		return x.Backup
+	}
+	return ""
+}
+
+func (x *DiffClusterRequest) GetKinds() []string {
+	if x != nil {
+		return x.Kinds
+	}
+	return nil
+}
+
+func (x *DiffClusterRequest) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *DiffClusterRequest) GetWithFields() bool {
+	if x != nil {
+		return x.WithFields
+	}
+	return false
+}
+
+// DiffClusterResponse is one message of a comparison with the cluster.
+type DiffClusterResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Objects listed so far, in messages without counts.
+	Listed int64 `protobuf:"varint,1,opt,name=listed,proto3" json:"listed,omitempty"`
+	// Objects that differ: the backup is the first of the two, the cluster the second.
+	Differences []*v1.ItemDifference `protobuf:"bytes,2,rep,name=differences,proto3" json:"differences,omitempty"`
+	// What was compared so far.
+	Counts *v1.DiffCounts `protobuf:"bytes,3,opt,name=counts,proto3" json:"counts,omitempty"`
+	// What could not be listed, in the first message with counts: objects that count as removed without being so.
+	Messages      []string `protobuf:"bytes,4,rep,name=messages,proto3" json:"messages,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DiffClusterResponse) Reset() {
+	*x = DiffClusterResponse{}
+	mi := &file_holdfast_backup_v1_backup_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DiffClusterResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DiffClusterResponse) ProtoMessage() {}
+
+func (x *DiffClusterResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_backup_v1_backup_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DiffClusterResponse.ProtoReflect.Descriptor instead.
+func (*DiffClusterResponse) Descriptor() ([]byte, []int) {
+	return file_holdfast_backup_v1_backup_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *DiffClusterResponse) GetListed() int64 {
+	if x != nil {
+		return x.Listed
+	}
+	return 0
+}
+
+func (x *DiffClusterResponse) GetDifferences() []*v1.ItemDifference {
+	if x != nil {
+		return x.Differences
+	}
+	return nil
+}
+
+func (x *DiffClusterResponse) GetCounts() *v1.DiffCounts {
+	if x != nil {
+		return x.Counts
+	}
+	return nil
+}
+
+func (x *DiffClusterResponse) GetMessages() []string {
+	if x != nil {
+		return x.Messages
+	}
+	return nil
+}
 
 // PlanBackupRequest is a backup as QueueService.CheckBackup returned it.
 type PlanBackupRequest struct {
@@ -44,7 +191,7 @@ type PlanBackupRequest struct {
 
 func (x *PlanBackupRequest) Reset() {
 	*x = PlanBackupRequest{}
-	mi := &file_holdfast_backup_v1_backup_proto_msgTypes[0]
+	mi := &file_holdfast_backup_v1_backup_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -56,7 +203,7 @@ func (x *PlanBackupRequest) String() string {
 func (*PlanBackupRequest) ProtoMessage() {}
 
 func (x *PlanBackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_backup_v1_backup_proto_msgTypes[0]
+	mi := &file_holdfast_backup_v1_backup_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -69,7 +216,7 @@ func (x *PlanBackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanBackupRequest.ProtoReflect.Descriptor instead.
 func (*PlanBackupRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_backup_v1_backup_proto_rawDescGZIP(), []int{0}
+	return file_holdfast_backup_v1_backup_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *PlanBackupRequest) GetBackup() *structpb.Struct {
@@ -117,7 +264,7 @@ type PlanBackupResponse struct {
 
 func (x *PlanBackupResponse) Reset() {
 	*x = PlanBackupResponse{}
-	mi := &file_holdfast_backup_v1_backup_proto_msgTypes[1]
+	mi := &file_holdfast_backup_v1_backup_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -129,7 +276,7 @@ func (x *PlanBackupResponse) String() string {
 func (*PlanBackupResponse) ProtoMessage() {}
 
 func (x *PlanBackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_backup_v1_backup_proto_msgTypes[1]
+	mi := &file_holdfast_backup_v1_backup_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -142,7 +289,7 @@ func (x *PlanBackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanBackupResponse.ProtoReflect.Descriptor instead.
 func (*PlanBackupResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_backup_v1_backup_proto_rawDescGZIP(), []int{1}
+	return file_holdfast_backup_v1_backup_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *PlanBackupResponse) GetContent() isPlanBackupResponse_Content {
@@ -161,7 +308,7 @@ func (x *PlanBackupResponse) GetProgress() *PlanProgress {
 	return nil
 }
 
-func (x *PlanBackupResponse) GetObject() *v1.PlannedObject {
+func (x *PlanBackupResponse) GetObject() *v11.PlannedObject {
 	if x != nil {
 		if x, ok := x.Content.(*PlanBackupResponse_Object); ok {
 			return x.Object
@@ -190,7 +337,7 @@ type PlanBackupResponse_Progress struct {
 
 type PlanBackupResponse_Object struct {
 	// An object, in the order of group, kind, namespace and name.
-	Object *v1.PlannedObject `protobuf:"bytes,2,opt,name=object,proto3,oneof"`
+	Object *v11.PlannedObject `protobuf:"bytes,2,opt,name=object,proto3,oneof"`
 }
 
 type PlanBackupResponse_Summary struct {
@@ -215,7 +362,7 @@ type PlanProgress struct {
 
 func (x *PlanProgress) Reset() {
 	*x = PlanProgress{}
-	mi := &file_holdfast_backup_v1_backup_proto_msgTypes[2]
+	mi := &file_holdfast_backup_v1_backup_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -227,7 +374,7 @@ func (x *PlanProgress) String() string {
 func (*PlanProgress) ProtoMessage() {}
 
 func (x *PlanProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_backup_v1_backup_proto_msgTypes[2]
+	mi := &file_holdfast_backup_v1_backup_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -240,7 +387,7 @@ func (x *PlanProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanProgress.ProtoReflect.Descriptor instead.
 func (*PlanProgress) Descriptor() ([]byte, []int) {
-	return file_holdfast_backup_v1_backup_proto_rawDescGZIP(), []int{2}
+	return file_holdfast_backup_v1_backup_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *PlanProgress) GetObjects() int64 {
@@ -254,7 +401,7 @@ func (x *PlanProgress) GetObjects() int64 {
 type PlanSummary struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The plan as it is stored, in the location of its spec. Every object has the action "store".
-	Plan *v1.Plan `protobuf:"bytes,1,opt,name=plan,proto3" json:"plan,omitempty"`
+	Plan *v11.Plan `protobuf:"bytes,1,opt,name=plan,proto3" json:"plan,omitempty"`
 	// The objects by kind.
 	Kinds []*PlanCount `protobuf:"bytes,2,rep,name=kinds,proto3" json:"kinds,omitempty"`
 	// The objects by namespace; those of the cluster have no name.
@@ -273,7 +420,7 @@ type PlanSummary struct {
 
 func (x *PlanSummary) Reset() {
 	*x = PlanSummary{}
-	mi := &file_holdfast_backup_v1_backup_proto_msgTypes[3]
+	mi := &file_holdfast_backup_v1_backup_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -285,7 +432,7 @@ func (x *PlanSummary) String() string {
 func (*PlanSummary) ProtoMessage() {}
 
 func (x *PlanSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_backup_v1_backup_proto_msgTypes[3]
+	mi := &file_holdfast_backup_v1_backup_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -298,10 +445,10 @@ func (x *PlanSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanSummary.ProtoReflect.Descriptor instead.
 func (*PlanSummary) Descriptor() ([]byte, []int) {
-	return file_holdfast_backup_v1_backup_proto_rawDescGZIP(), []int{3}
+	return file_holdfast_backup_v1_backup_proto_rawDescGZIP(), []int{5}
 }
 
-func (x *PlanSummary) GetPlan() *v1.Plan {
+func (x *PlanSummary) GetPlan() *v11.Plan {
 	if x != nil {
 		return x.Plan
 	}
@@ -367,7 +514,7 @@ type PlanCount struct {
 
 func (x *PlanCount) Reset() {
 	*x = PlanCount{}
-	mi := &file_holdfast_backup_v1_backup_proto_msgTypes[4]
+	mi := &file_holdfast_backup_v1_backup_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -379,7 +526,7 @@ func (x *PlanCount) String() string {
 func (*PlanCount) ProtoMessage() {}
 
 func (x *PlanCount) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_backup_v1_backup_proto_msgTypes[4]
+	mi := &file_holdfast_backup_v1_backup_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -392,7 +539,7 @@ func (x *PlanCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanCount.ProtoReflect.Descriptor instead.
 func (*PlanCount) Descriptor() ([]byte, []int) {
-	return file_holdfast_backup_v1_backup_proto_rawDescGZIP(), []int{4}
+	return file_holdfast_backup_v1_backup_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *PlanCount) GetName() string {
@@ -440,7 +587,7 @@ type PlanVolume struct {
 
 func (x *PlanVolume) Reset() {
 	*x = PlanVolume{}
-	mi := &file_holdfast_backup_v1_backup_proto_msgTypes[5]
+	mi := &file_holdfast_backup_v1_backup_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -452,7 +599,7 @@ func (x *PlanVolume) String() string {
 func (*PlanVolume) ProtoMessage() {}
 
 func (x *PlanVolume) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_backup_v1_backup_proto_msgTypes[5]
+	mi := &file_holdfast_backup_v1_backup_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -465,7 +612,7 @@ func (x *PlanVolume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanVolume.ProtoReflect.Descriptor instead.
 func (*PlanVolume) Descriptor() ([]byte, []int) {
-	return file_holdfast_backup_v1_backup_proto_rawDescGZIP(), []int{5}
+	return file_holdfast_backup_v1_backup_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *PlanVolume) GetVolume() string {
@@ -507,7 +654,7 @@ type GetProgressRequest struct {
 
 func (x *GetProgressRequest) Reset() {
 	*x = GetProgressRequest{}
-	mi := &file_holdfast_backup_v1_backup_proto_msgTypes[6]
+	mi := &file_holdfast_backup_v1_backup_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -519,7 +666,7 @@ func (x *GetProgressRequest) String() string {
 func (*GetProgressRequest) ProtoMessage() {}
 
 func (x *GetProgressRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_backup_v1_backup_proto_msgTypes[6]
+	mi := &file_holdfast_backup_v1_backup_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -532,7 +679,7 @@ func (x *GetProgressRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetProgressRequest.ProtoReflect.Descriptor instead.
 func (*GetProgressRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_backup_v1_backup_proto_rawDescGZIP(), []int{6}
+	return file_holdfast_backup_v1_backup_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *GetProgressRequest) GetName() string {
@@ -553,7 +700,7 @@ type GetProgressResponse struct {
 
 func (x *GetProgressResponse) Reset() {
 	*x = GetProgressResponse{}
-	mi := &file_holdfast_backup_v1_backup_proto_msgTypes[7]
+	mi := &file_holdfast_backup_v1_backup_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -565,7 +712,7 @@ func (x *GetProgressResponse) String() string {
 func (*GetProgressResponse) ProtoMessage() {}
 
 func (x *GetProgressResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_backup_v1_backup_proto_msgTypes[7]
+	mi := &file_holdfast_backup_v1_backup_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -578,7 +725,7 @@ func (x *GetProgressResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetProgressResponse.ProtoReflect.Descriptor instead.
 func (*GetProgressResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_backup_v1_backup_proto_rawDescGZIP(), []int{7}
+	return file_holdfast_backup_v1_backup_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *GetProgressResponse) GetProgress() *Progress {
@@ -599,7 +746,7 @@ type WatchProgressRequest struct {
 
 func (x *WatchProgressRequest) Reset() {
 	*x = WatchProgressRequest{}
-	mi := &file_holdfast_backup_v1_backup_proto_msgTypes[8]
+	mi := &file_holdfast_backup_v1_backup_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -611,7 +758,7 @@ func (x *WatchProgressRequest) String() string {
 func (*WatchProgressRequest) ProtoMessage() {}
 
 func (x *WatchProgressRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_backup_v1_backup_proto_msgTypes[8]
+	mi := &file_holdfast_backup_v1_backup_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -624,7 +771,7 @@ func (x *WatchProgressRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchProgressRequest.ProtoReflect.Descriptor instead.
 func (*WatchProgressRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_backup_v1_backup_proto_rawDescGZIP(), []int{8}
+	return file_holdfast_backup_v1_backup_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *WatchProgressRequest) GetName() string {
@@ -645,7 +792,7 @@ type WatchProgressResponse struct {
 
 func (x *WatchProgressResponse) Reset() {
 	*x = WatchProgressResponse{}
-	mi := &file_holdfast_backup_v1_backup_proto_msgTypes[9]
+	mi := &file_holdfast_backup_v1_backup_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -657,7 +804,7 @@ func (x *WatchProgressResponse) String() string {
 func (*WatchProgressResponse) ProtoMessage() {}
 
 func (x *WatchProgressResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_backup_v1_backup_proto_msgTypes[9]
+	mi := &file_holdfast_backup_v1_backup_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -670,7 +817,7 @@ func (x *WatchProgressResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchProgressResponse.ProtoReflect.Descriptor instead.
 func (*WatchProgressResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_backup_v1_backup_proto_rawDescGZIP(), []int{9}
+	return file_holdfast_backup_v1_backup_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *WatchProgressResponse) GetProgress() *Progress {
@@ -711,7 +858,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_holdfast_backup_v1_backup_proto_msgTypes[10]
+	mi := &file_holdfast_backup_v1_backup_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -723,7 +870,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_backup_v1_backup_proto_msgTypes[10]
+	mi := &file_holdfast_backup_v1_backup_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -736,7 +883,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_holdfast_backup_v1_backup_proto_rawDescGZIP(), []int{10}
+	return file_holdfast_backup_v1_backup_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Progress) GetName() string {
@@ -820,7 +967,18 @@ var File_holdfast_backup_v1_backup_proto protoreflect.FileDescriptor
 
 const file_holdfast_backup_v1_backup_proto_rawDesc = "" +
 	"\n" +
-	"\x1fholdfast/backup/v1/backup.proto\x12\x12holdfast.backup.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1bholdfast/plan/v1/plan.proto\"\xb8\x01\n" +
+	"\x1fholdfast/backup/v1/backup.proto\x12\x12holdfast.backup.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a#holdfast/manifest/v1/manifest.proto\x1a\x1bholdfast/plan/v1/plan.proto\"\xc9\x01\n" +
+	"\x12DiffClusterRequest\x12D\n" +
+	"\x06backup\x18\x01 \x01(\tB,\xbaH)r'\x10\x01\x18\xfd\x012 ^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$R\x06backup\x12%\n" +
+	"\x05kinds\x18\x02 \x03(\tB\x0f\xbaH\f\x92\x01\t\x10d\"\x05r\x03\x18\x80\x04R\x05kinds\x12%\n" +
+	"\tnamespace\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x18?R\tnamespace\x12\x1f\n" +
+	"\vwith_fields\x18\x04 \x01(\bR\n" +
+	"withFields\"\xcb\x01\n" +
+	"\x13DiffClusterResponse\x12\x16\n" +
+	"\x06listed\x18\x01 \x01(\x03R\x06listed\x12F\n" +
+	"\vdifferences\x18\x02 \x03(\v2$.holdfast.manifest.v1.ItemDifferenceR\vdifferences\x128\n" +
+	"\x06counts\x18\x03 \x01(\v2 .holdfast.manifest.v1.DiffCountsR\x06counts\x12\x1a\n" +
+	"\bmessages\x18\x04 \x03(\tR\bmessages\"\xb8\x01\n" +
 	"\x11PlanBackupRequest\x127\n" +
 	"\x06backup\x18\x01 \x01(\v2\x17.google.protobuf.StructB\x06\xbaH\x03\xc8\x01\x01R\x06backup\x12*\n" +
 	"\n" +
@@ -882,12 +1040,13 @@ const file_holdfast_backup_v1_backup_proto_rawDesc = "" +
 	"\x0fcompletion_time\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\x0ecompletionTime\x12\x16\n" +
 	"\x06holder\x18\n" +
 	" \x01(\tR\x06holder\x12%\n" +
-	"\x0efailure_reason\x18\v \x01(\tR\rfailureReason2\xb6\x02\n" +
+	"\x0efailure_reason\x18\v \x01(\tR\rfailureReason2\x98\x03\n" +
 	"\rBackupService\x12^\n" +
 	"\vGetProgress\x12&.holdfast.backup.v1.GetProgressRequest\x1a'.holdfast.backup.v1.GetProgressResponse\x12f\n" +
 	"\rWatchProgress\x12(.holdfast.backup.v1.WatchProgressRequest\x1a).holdfast.backup.v1.WatchProgressResponse0\x01\x12]\n" +
 	"\n" +
-	"PlanBackup\x12%.holdfast.backup.v1.PlanBackupRequest\x1a&.holdfast.backup.v1.PlanBackupResponse0\x01B\xd6\x01\n" +
+	"PlanBackup\x12%.holdfast.backup.v1.PlanBackupRequest\x1a&.holdfast.backup.v1.PlanBackupResponse0\x01\x12`\n" +
+	"\vDiffCluster\x12&.holdfast.backup.v1.DiffClusterRequest\x1a'.holdfast.backup.v1.DiffClusterResponse0\x01B\xd6\x01\n" +
 	"\x16com.holdfast.backup.v1B\vBackupProtoP\x01ZEgithub.com/holdfast-io/holdfast/proto/gen/holdfast/backup/v1;backupv1\xa2\x02\x03HBX\xaa\x02\x12Holdfast.Backup.V1\xca\x02\x12Holdfast\\Backup\\V1\xe2\x02\x1eHoldfast\\Backup\\V1\\GPBMetadata\xea\x02\x14Holdfast::Backup::V1b\x06proto3"
 
 var (
@@ -902,48 +1061,56 @@ func file_holdfast_backup_v1_backup_proto_rawDescGZIP() []byte {
 	return file_holdfast_backup_v1_backup_proto_rawDescData
 }
 
-var file_holdfast_backup_v1_backup_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_holdfast_backup_v1_backup_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_holdfast_backup_v1_backup_proto_goTypes = []any{
-	(*PlanBackupRequest)(nil),     // 0: holdfast.backup.v1.PlanBackupRequest
-	(*PlanBackupResponse)(nil),    // 1: holdfast.backup.v1.PlanBackupResponse
-	(*PlanProgress)(nil),          // 2: holdfast.backup.v1.PlanProgress
-	(*PlanSummary)(nil),           // 3: holdfast.backup.v1.PlanSummary
-	(*PlanCount)(nil),             // 4: holdfast.backup.v1.PlanCount
-	(*PlanVolume)(nil),            // 5: holdfast.backup.v1.PlanVolume
-	(*GetProgressRequest)(nil),    // 6: holdfast.backup.v1.GetProgressRequest
-	(*GetProgressResponse)(nil),   // 7: holdfast.backup.v1.GetProgressResponse
-	(*WatchProgressRequest)(nil),  // 8: holdfast.backup.v1.WatchProgressRequest
-	(*WatchProgressResponse)(nil), // 9: holdfast.backup.v1.WatchProgressResponse
-	(*Progress)(nil),              // 10: holdfast.backup.v1.Progress
-	(*structpb.Struct)(nil),       // 11: google.protobuf.Struct
-	(*v1.PlannedObject)(nil),      // 12: holdfast.plan.v1.PlannedObject
-	(*v1.Plan)(nil),               // 13: holdfast.plan.v1.Plan
-	(*timestamppb.Timestamp)(nil), // 14: google.protobuf.Timestamp
+	(*DiffClusterRequest)(nil),    // 0: holdfast.backup.v1.DiffClusterRequest
+	(*DiffClusterResponse)(nil),   // 1: holdfast.backup.v1.DiffClusterResponse
+	(*PlanBackupRequest)(nil),     // 2: holdfast.backup.v1.PlanBackupRequest
+	(*PlanBackupResponse)(nil),    // 3: holdfast.backup.v1.PlanBackupResponse
+	(*PlanProgress)(nil),          // 4: holdfast.backup.v1.PlanProgress
+	(*PlanSummary)(nil),           // 5: holdfast.backup.v1.PlanSummary
+	(*PlanCount)(nil),             // 6: holdfast.backup.v1.PlanCount
+	(*PlanVolume)(nil),            // 7: holdfast.backup.v1.PlanVolume
+	(*GetProgressRequest)(nil),    // 8: holdfast.backup.v1.GetProgressRequest
+	(*GetProgressResponse)(nil),   // 9: holdfast.backup.v1.GetProgressResponse
+	(*WatchProgressRequest)(nil),  // 10: holdfast.backup.v1.WatchProgressRequest
+	(*WatchProgressResponse)(nil), // 11: holdfast.backup.v1.WatchProgressResponse
+	(*Progress)(nil),              // 12: holdfast.backup.v1.Progress
+	(*v1.ItemDifference)(nil),     // 13: holdfast.manifest.v1.ItemDifference
+	(*v1.DiffCounts)(nil),         // 14: holdfast.manifest.v1.DiffCounts
+	(*structpb.Struct)(nil),       // 15: google.protobuf.Struct
+	(*v11.PlannedObject)(nil),     // 16: holdfast.plan.v1.PlannedObject
+	(*v11.Plan)(nil),              // 17: holdfast.plan.v1.Plan
+	(*timestamppb.Timestamp)(nil), // 18: google.protobuf.Timestamp
 }
 var file_holdfast_backup_v1_backup_proto_depIdxs = []int32{
-	11, // 0: holdfast.backup.v1.PlanBackupRequest.backup:type_name -> google.protobuf.Struct
-	2,  // 1: holdfast.backup.v1.PlanBackupResponse.progress:type_name -> holdfast.backup.v1.PlanProgress
-	12, // 2: holdfast.backup.v1.PlanBackupResponse.object:type_name -> holdfast.plan.v1.PlannedObject
-	3,  // 3: holdfast.backup.v1.PlanBackupResponse.summary:type_name -> holdfast.backup.v1.PlanSummary
-	13, // 4: holdfast.backup.v1.PlanSummary.plan:type_name -> holdfast.plan.v1.Plan
-	4,  // 5: holdfast.backup.v1.PlanSummary.kinds:type_name -> holdfast.backup.v1.PlanCount
-	4,  // 6: holdfast.backup.v1.PlanSummary.namespaces:type_name -> holdfast.backup.v1.PlanCount
-	5,  // 7: holdfast.backup.v1.PlanSummary.volumes:type_name -> holdfast.backup.v1.PlanVolume
-	10, // 8: holdfast.backup.v1.GetProgressResponse.progress:type_name -> holdfast.backup.v1.Progress
-	10, // 9: holdfast.backup.v1.WatchProgressResponse.progress:type_name -> holdfast.backup.v1.Progress
-	14, // 10: holdfast.backup.v1.Progress.start_time:type_name -> google.protobuf.Timestamp
-	14, // 11: holdfast.backup.v1.Progress.completion_time:type_name -> google.protobuf.Timestamp
-	6,  // 12: holdfast.backup.v1.BackupService.GetProgress:input_type -> holdfast.backup.v1.GetProgressRequest
-	8,  // 13: holdfast.backup.v1.BackupService.WatchProgress:input_type -> holdfast.backup.v1.WatchProgressRequest
-	0,  // 14: holdfast.backup.v1.BackupService.PlanBackup:input_type -> holdfast.backup.v1.PlanBackupRequest
-	7,  // 15: holdfast.backup.v1.BackupService.GetProgress:output_type -> holdfast.backup.v1.GetProgressResponse
-	9,  // 16: holdfast.backup.v1.BackupService.WatchProgress:output_type -> holdfast.backup.v1.WatchProgressResponse
-	1,  // 17: holdfast.backup.v1.BackupService.PlanBackup:output_type -> holdfast.backup.v1.PlanBackupResponse
-	15, // [15:18] is the sub-list for method output_type
-	12, // [12:15] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	13, // 0: holdfast.backup.v1.DiffClusterResponse.differences:type_name -> holdfast.manifest.v1.ItemDifference
+	14, // 1: holdfast.backup.v1.DiffClusterResponse.counts:type_name -> holdfast.manifest.v1.DiffCounts
+	15, // 2: holdfast.backup.v1.PlanBackupRequest.backup:type_name -> google.protobuf.Struct
+	4,  // 3: holdfast.backup.v1.PlanBackupResponse.progress:type_name -> holdfast.backup.v1.PlanProgress
+	16, // 4: holdfast.backup.v1.PlanBackupResponse.object:type_name -> holdfast.plan.v1.PlannedObject
+	5,  // 5: holdfast.backup.v1.PlanBackupResponse.summary:type_name -> holdfast.backup.v1.PlanSummary
+	17, // 6: holdfast.backup.v1.PlanSummary.plan:type_name -> holdfast.plan.v1.Plan
+	6,  // 7: holdfast.backup.v1.PlanSummary.kinds:type_name -> holdfast.backup.v1.PlanCount
+	6,  // 8: holdfast.backup.v1.PlanSummary.namespaces:type_name -> holdfast.backup.v1.PlanCount
+	7,  // 9: holdfast.backup.v1.PlanSummary.volumes:type_name -> holdfast.backup.v1.PlanVolume
+	12, // 10: holdfast.backup.v1.GetProgressResponse.progress:type_name -> holdfast.backup.v1.Progress
+	12, // 11: holdfast.backup.v1.WatchProgressResponse.progress:type_name -> holdfast.backup.v1.Progress
+	18, // 12: holdfast.backup.v1.Progress.start_time:type_name -> google.protobuf.Timestamp
+	18, // 13: holdfast.backup.v1.Progress.completion_time:type_name -> google.protobuf.Timestamp
+	8,  // 14: holdfast.backup.v1.BackupService.GetProgress:input_type -> holdfast.backup.v1.GetProgressRequest
+	10, // 15: holdfast.backup.v1.BackupService.WatchProgress:input_type -> holdfast.backup.v1.WatchProgressRequest
+	2,  // 16: holdfast.backup.v1.BackupService.PlanBackup:input_type -> holdfast.backup.v1.PlanBackupRequest
+	0,  // 17: holdfast.backup.v1.BackupService.DiffCluster:input_type -> holdfast.backup.v1.DiffClusterRequest
+	9,  // 18: holdfast.backup.v1.BackupService.GetProgress:output_type -> holdfast.backup.v1.GetProgressResponse
+	11, // 19: holdfast.backup.v1.BackupService.WatchProgress:output_type -> holdfast.backup.v1.WatchProgressResponse
+	3,  // 20: holdfast.backup.v1.BackupService.PlanBackup:output_type -> holdfast.backup.v1.PlanBackupResponse
+	1,  // 21: holdfast.backup.v1.BackupService.DiffCluster:output_type -> holdfast.backup.v1.DiffClusterResponse
+	18, // [18:22] is the sub-list for method output_type
+	14, // [14:18] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_backup_v1_backup_proto_init() }
@@ -951,19 +1118,19 @@ func file_holdfast_backup_v1_backup_proto_init() {
 	if File_holdfast_backup_v1_backup_proto != nil {
 		return
 	}
-	file_holdfast_backup_v1_backup_proto_msgTypes[1].OneofWrappers = []any{
+	file_holdfast_backup_v1_backup_proto_msgTypes[3].OneofWrappers = []any{
 		(*PlanBackupResponse_Progress)(nil),
 		(*PlanBackupResponse_Object)(nil),
 		(*PlanBackupResponse_Summary)(nil),
 	}
-	file_holdfast_backup_v1_backup_proto_msgTypes[4].OneofWrappers = []any{}
+	file_holdfast_backup_v1_backup_proto_msgTypes[6].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_holdfast_backup_v1_backup_proto_rawDesc), len(file_holdfast_backup_v1_backup_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   11,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -24,6 +24,7 @@ const (
 	BackupService_GetProgress_FullMethodName   = "/holdfast.backup.v1.BackupService/GetProgress"
 	BackupService_WatchProgress_FullMethodName = "/holdfast.backup.v1.BackupService/WatchProgress"
 	BackupService_PlanBackup_FullMethodName    = "/holdfast.backup.v1.BackupService/PlanBackup"
+	BackupService_DiffCluster_FullMethodName   = "/holdfast.backup.v1.BackupService/DiffCluster"
 )
 
 // BackupServiceClient is the client API for BackupService service.
@@ -41,6 +42,10 @@ type BackupServiceClient interface {
 	// PlanBackup is the dry run of a backup: it lists what the backup would hold, calls nothing that changes anything, and stores the
 	// plan in the backup's location. It sends how far it is, the objects if they are asked for, and at last the summary.
 	PlanBackup(ctx context.Context, in *PlanBackupRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[PlanBackupResponse], error)
+	// DiffCluster compares a backup with the cluster as it is: it lists what the backup would hold now, and sends how far it is, then the
+	// objects that differ as DiffManifests of ManifestService does, and at last a message with all counts. It writes nothing to cluster
+	// or bucket.
+	DiffCluster(ctx context.Context, in *DiffClusterRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[DiffClusterResponse], error)
 }
 
 type backupServiceClient struct {
@@ -99,6 +104,25 @@ func (c *backupServiceClient) PlanBackup(ctx context.Context, in *PlanBackupRequ
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type BackupService_PlanBackupClient = grpc.ServerStreamingClient[PlanBackupResponse]
 
+func (c *backupServiceClient) DiffCluster(ctx context.Context, in *DiffClusterRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[DiffClusterResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &BackupService_ServiceDesc.Streams[2], BackupService_DiffCluster_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[DiffClusterRequest, DiffClusterResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type BackupService_DiffClusterClient = grpc.ServerStreamingClient[DiffClusterResponse]
+
 // BackupServiceServer is the server API for BackupService service.
 // All implementations must embed UnimplementedBackupServiceServer
 // for forward compatibility.
@@ -114,6 +138,10 @@ type BackupServiceServer interface {
 	// PlanBackup is the dry run of a backup: it lists what the backup would hold, calls nothing that changes anything, and stores the
 	// plan in the backup's location. It sends how far it is, the objects if they are asked for, and at last the summary.
 	PlanBackup(*PlanBackupRequest, grpc.ServerStreamingServer[PlanBackupResponse]) error
+	// DiffCluster compares a backup with the cluster as it is: it lists what the backup would hold now, and sends how far it is, then the
+	// objects that differ as DiffManifests of ManifestService does, and at last a message with all counts. It writes nothing to cluster
+	// or bucket.
+	DiffCluster(*DiffClusterRequest, grpc.ServerStreamingServer[DiffClusterResponse]) error
 	mustEmbedUnimplementedBackupServiceServer()
 }
 
@@ -132,6 +160,9 @@ func (UnimplementedBackupServiceServer) WatchProgress(*WatchProgressRequest, grp
 }
 func (UnimplementedBackupServiceServer) PlanBackup(*PlanBackupRequest, grpc.ServerStreamingServer[PlanBackupResponse]) error {
 	return status.Error(codes.Unimplemented, "method PlanBackup not implemented")
+}
+func (UnimplementedBackupServiceServer) DiffCluster(*DiffClusterRequest, grpc.ServerStreamingServer[DiffClusterResponse]) error {
+	return status.Error(codes.Unimplemented, "method DiffCluster not implemented")
 }
 func (UnimplementedBackupServiceServer) mustEmbedUnimplementedBackupServiceServer() {}
 func (UnimplementedBackupServiceServer) testEmbeddedByValue()                       {}
@@ -194,6 +225,17 @@ func _BackupService_PlanBackup_Handler(srv interface{}, stream grpc.ServerStream
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type BackupService_PlanBackupServer = grpc.ServerStreamingServer[PlanBackupResponse]
 
+func _BackupService_DiffCluster_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(DiffClusterRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(BackupServiceServer).DiffCluster(m, &grpc.GenericServerStream[DiffClusterRequest, DiffClusterResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type BackupService_DiffClusterServer = grpc.ServerStreamingServer[DiffClusterResponse]
+
 // BackupService_ServiceDesc is the grpc.ServiceDesc for BackupService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -215,6 +257,11 @@ var BackupService_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "PlanBackup",
 			Handler:       _BackupService_PlanBackup_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "DiffCluster",
+			Handler:       _BackupService_DiffCluster_Handler,
 			ServerStreams: true,
 		},
 	},

@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/archive/part"
 	"github.com/holdfast-io/holdfast/pkg/archive/storedplan"
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/pkg/kube/resource"
@@ -27,7 +28,7 @@ import (
 // ActionStore is the action of every row: the object would be stored.
 const ActionStore = "store"
 
-// Config is one dry run. Hooks, Snapshots and Progress may be nil.
+// Config is one dry run. Hooks, Snapshots, Rows, Body and Progress may be nil.
 type Config struct {
 	Backup  *velerov1.Backup
 	Filter  *selection.Filter
@@ -42,8 +43,11 @@ type Config struct {
 	Hooks *hook.Backup
 	// Snapshots decides on volumes.
 	Snapshots *volumes.Taker
-	// Rows gets a row for each object.
+	// Rows gets a row for each object; nil gets none.
 	Rows *storedplan.Writer
+	// Body gets each object as a backup would store it, one call at a time. Without it objects are listed as metadata
+	// where that is enough.
+	Body func(part.Item) error
 	// Workers is the number of lists read at once.
 	Workers int
 	// Progress gets the number of objects so far, one call at a time.
@@ -82,6 +86,7 @@ type planner struct {
 	finder    *plan.Finder
 	notCalled map[string]struct{}
 
+	bodies sync.Mutex // of Body
 	mu     sync.Mutex
 	result Result
 	// messages counts remarks, also those that are not kept.

@@ -10,7 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
+	"github.com/holdfast-io/holdfast/pkg/archive/part"
 	"github.com/holdfast-io/holdfast/pkg/archive/storedplan"
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/pkg/json/jsonlist"
 	"github.com/holdfast-io/holdfast/pkg/kube/objmeta"
 	"github.com/holdfast-io/holdfast/pkg/kube/rawlist"
@@ -27,8 +29,12 @@ type foundObject struct {
 	row    storedplan.Row
 	key    itemset.Key
 	volume *checkpoint.VolumeInfo
-	raw    []byte // where actions are to see it
+	raw    []byte // where actions are to see it, or Body
+	acting bool   // actions are to see it
+	extra  bool
 	hooked bool
+	// applied are the actions that ran.
+	applied []string
 }
 
 // unitSink is a rawlist.Sink that decides on the objects of one unit.
@@ -51,7 +57,7 @@ type unitSink struct {
 
 // needsBodies reports whether more than metadata decides on objects of the unit.
 func (s *unitSink) needsBodies() bool {
-	return s.safe != nil || s.gr == plan.Pods || s.gr == plan.Claims || s.gr == plan.Volumes
+	return s.p.Body != nil || s.safe != nil || s.gr == plan.Pods || s.gr == plan.Claims || s.gr == plan.Volumes
 }
 
 // listUnit lists one unit at the revision of the cut. A list that expires goes on at the newest revision.
@@ -122,7 +128,8 @@ func (s *unitSink) Item(item jsonlist.Item) error {
 	case s.u.Role == plan.BoundVolume:
 		o.addReason("the volume of a selected claim")
 	}
-	if !extra && s.safe.Touch(&s.meta, item.Raw) {
+	o.extra, o.acting = extra, !extra && s.safe.Touch(&s.meta, item.Raw)
+	if o.acting || s.p.Body != nil {
 		o.raw = typedObject(&o.row, item)
 	}
 	s.page = append(s.page, o)
@@ -242,8 +249,13 @@ func (p *planner) countOf(kind *schema.GroupVersionKind) *Count {
 
 // addObject adds an object that the backup would hold, after the actions that may be called, and reports whether these let it be.
 func (p *planner) addObject(ctx context.Context, gr schema.GroupResource, o *foundObject) (stored bool, err error) {
-	if o.raw != nil && !p.callActions(ctx, gr, o) {
+	if o.acting && !p.callActions(ctx, gr, o) {
 		return false, context.Cause(ctx)
+	}
+	if p.Body != nil {
+		if err := p.sendBody(gr, o); err != nil {
+			return false, err
+		}
 	}
 	if o.volume != nil {
 		p.facts.Bind([]checkpoint.VolumeInfo{*o.volume})
@@ -251,7 +263,31 @@ func (p *planner) addObject(ctx context.Context, gr schema.GroupResource, o *fou
 	if held := p.countObject(o); held {
 		return true, nil
 	}
-	return true, p.Rows.Add(o.row)
+	return true, p.addRow(o.row)
+}
+
+func (p *planner) addRow(row storedplan.Row) error {
+	if p.Rows == nil {
+		return nil
+	}
+	return p.Rows.Add(row)
+}
+
+// sendBody gives Body an object.
+func (p *planner) sendBody(gr schema.GroupResource, o *foundObject) error {
+	kind := schema.GroupVersionKind{Group: o.row.Group, Version: o.row.Version, Kind: o.row.Kind}
+	object, err := actionset.ParseObject(kind, o.raw)
+	if err == nil {
+		p.bodies.Lock()
+		defer p.bodies.Unlock()
+		err = p.Body(part.Item{GVK: kind, Resource: gr.Resource, Preferred: true, Meta: object.Meta, Raw: object.Raw, Envelope: object.Envelope,
+			HasTypeMeta: true, Spaced: object.Spaced, Extra: o.extra, Actions: o.applied})
+		if !errors.Is(err, part.ErrInvalidItem) {
+			return err
+		}
+	}
+	p.addMessage("%s cannot be stored: %v", action.Item{GroupResource: gr, Namespace: o.row.Namespace, Name: o.row.Name}, err)
+	return nil
 }
 
 // countObject counts an object. The row of a claim or volume is kept back, if what becomes of its data is decided on later.

@@ -53,6 +53,10 @@ func (p *planner) callActions(ctx context.Context, gr schema.GroupResource, o *f
 		p.addMessage("%s would not be backed up: %v", host.of, err)
 		return false
 	}
+	o.applied = result.Applied
+	if result.Changed {
+		o.raw = result.Object.Raw
+	}
 	return result.LeftOut == ""
 }
 
@@ -102,9 +106,7 @@ func (p *planner) addItem(ctx context.Context, n *namedItem) error {
 	m, gr := found.Meta(), res.GroupResource()
 	o := p.describeObject(&res.Kind, gr, m, found.Item.Raw, p.others.Wants(gr))
 	o.addReason("action " + n.by + " names it for " + n.of)
-	if p.safe.Wants(gr).Touch(m, found.Item.Raw) {
-		o.raw = found.Item.Raw
-	}
+	o.raw, o.acting = found.Item.Raw, p.safe.Wants(gr).Touch(m, found.Item.Raw)
 	stored, err := p.addObject(ctx, gr, &o)
 	if stored && err == nil {
 		namespaces := map[string]struct{}{}

@@ -52,7 +52,7 @@ func (p *planner) decideVolumes(ctx context.Context) error {
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(p.held)) {
-		if err := p.Rows.Add(*p.held[key]); err != nil {
+		if err := p.addRow(*p.held[key]); err != nil {
 			return err
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
 
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 	manifestv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/manifest/v1"
@@ -23,7 +24,8 @@ type ContentOptions struct {
 	// Namespace is that of the objects, not the server's.
 	Namespace string
 
-	api manifestv1.ManifestServiceClient
+	conn grpc.ClientConnInterface
+	api  manifestv1.ManifestServiceClient
 }
 
 func newContentOptions(g *command.Global) ContentOptions {
@@ -45,7 +47,8 @@ func (o *ContentOptions) withConnection(run func() error) error {
 		return err
 	}
 	defer func() { _ = conn.Close() }() // nothing is lost with it
-	o.api = manifestv1.NewManifestServiceClient(patientConn{conn, o.Global})
+	o.conn = patientConn{conn, o.Global}
+	o.api = manifestv1.NewManifestServiceClient(o.conn)
 	return nameFlag(o.Remote.Explain(run()))
 }
 

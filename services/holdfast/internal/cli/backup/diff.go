@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	backupv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/backup/v1"
 	manifestv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/manifest/v1"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/job"
@@ -27,27 +28,37 @@ type DiffOptions struct {
 	Request  manifestv1.DiffManifestsRequest
 	NameOnly bool
 	Output   command.Output
+	// Cluster compares with the cluster instead of another backup.
+	Cluster bool
+	// Runner is the address of backup-runner, which lists the cluster.
+	Runner string
 }
 
 // NewDiffCommand returns `backup diff`.
 func NewDiffCommand(g *command.Global, kind *job.Kind[*velerov1.Backup]) *cobra.Command {
 	o := &DiffOptions{ContentOptions: newContentOptions(g)}
 	cmd := &cobra.Command{
-		Use:   "diff FROM TO",
-		Short: "Show what changed between two backups",
+		Use:   "diff FROM {TO | --cluster}",
+		Short: "Show what changed between two backups, or since a backup",
 		Long: `Shows which objects were added (+), removed (-) and changed (~) between two backups,
 and which of their fields differ. What a restore does not bring back is left out:
 status, and what the API server writes. The values of Secrets are not shown.
 
+With --cluster the backup is compared with the cluster as it is: with what the same
+backup would hold now. Nothing is written to cluster or bucket.
+
 The exit code is 0 where nothing differs, 1 where something does, and 2 after an error.`,
 		Example: `  holdfast backup diff nightly-1 nightly-2
   holdfast backup diff nightly-1 nightly-2 -n shop --kind deploy,cm
-  holdfast backup diff nightly-1 nightly-2 --name-only`,
-		Args: func(cmd *cobra.Command, args []string) error { return troubleError(cobra.ExactArgs(2)(cmd, args)) },
+  holdfast backup diff nightly-1 nightly-2 --name-only
+  holdfast backup diff nightly-2 --cluster -n shop`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			return troubleError(cobra.ExactArgs(o.countNames())(cmd, args))
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o.Request.From, o.Request.To = args[0], args[1]
+			o.Request.From, o.Request.To = args[0], append(args, "")[1]
 			equal := false
-			err := o.withConnection(func() (err error) {
+			err := o.withService(func() (err error) {
 				equal, err = o.Run(cmd.Context())
 				return err
 			})
@@ -60,13 +71,15 @@ The exit code is 0 where nothing differs, 1 where something does, and 2 after an
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return troubleError(err) })
 	complete := kind.CompleteNames(g)
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-		if len(args) > 1 {
+		if len(args) >= o.countNames() {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		return complete(cmd, args, typed)
 	}
 	o.bindFlags(cmd)
 	cmd.Flags().StringSliceVar(&o.Request.Kinds, "kind", nil, "only objects of these kinds, named as kubectl names them: pod, deploy.apps, widgets.v1.example.com")
+	cmd.Flags().BoolVar(&o.Cluster, "cluster", false, "compare with the cluster as it is")
+	cmd.Flags().StringVar(&o.Runner, runnerFlag, command.BackupsAddress, "host:port of the service that lists the cluster; in a cluster, forward the port first")
 	cmd.Flags().BoolVar(&o.NameOnly, "name-only", false, "name the objects only, without their fields")
 	o.completeKinds(cmd)
 	o.Output.BindFlag(cmd.Flags())
@@ -80,24 +93,65 @@ func troubleError(err error) error {
 	return &command.ExitError{Code: codeTrouble, Err: err}
 }
 
+func (o *DiffOptions) countNames() int {
+	if o.Cluster {
+		return 1
+	}
+	return 2
+}
+
+// withService is withConnection to the service that compares.
+func (o *DiffOptions) withService(run func() error) error {
+	if o.Cluster {
+		o.Remote = *o.Remote.Beside(runnerFlag, "backup-runner", o.Runner)
+	}
+	return o.withConnection(run)
+}
+
+// diffMessage is a message of either service.
+type diffMessage interface {
+	GetDifferences() []*manifestv1.ItemDifference
+	GetCounts() *manifestv1.DiffCounts
+}
+
+// openStream returns what receives the messages.
+func (o *DiffOptions) openStream(ctx context.Context) (func() (diffMessage, error), error) {
+	r := &o.Request
+	r.Namespace, r.WithFields = o.Namespace, !o.NameOnly
+	if !o.Cluster {
+		stream, err := o.api.DiffManifests(ctx, r)
+		return func() (diffMessage, error) { return stream.Recv() }, err
+	}
+	stream, err := backupv1.NewBackupServiceClient(o.conn).DiffCluster(ctx, &backupv1.DiffClusterRequest{
+		Backup: r.GetFrom(), Kinds: r.GetKinds(), Namespace: r.GetNamespace(), WithFields: r.GetWithFields(),
+	})
+	return func() (diffMessage, error) { return stream.Recv() }, err
+}
+
 // Run prints the differences, and reports whether there are none.
 func (o *DiffOptions) Run(ctx context.Context) (equal bool, err error) {
-	o.Request.Namespace, o.Request.WithFields = o.Namespace, !o.NameOnly
 	notice := command.NewNotice(o.Global)
 	defer notice.End()
-	stream, err := o.api.DiffManifests(ctx, &o.Request)
+	receive, err := o.openStream(ctx)
 	if err != nil {
 		return false, err
 	}
-	document := newDiffDocument(&o.Request)
+	document := &DiffDocument{From: o.Request.GetFrom(), To: o.Request.GetTo(), Cluster: o.Cluster, Differences: []ItemDifference{}}
 	text := diffText{w: o.Out, coloured: o.Live && o.Getenv("NO_COLOR") == ""}
 	for {
-		m, err := stream.Recv()
+		m, err := receive()
 		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {
 			return false, err
+		}
+		if live, ok := m.(*backupv1.DiffClusterResponse); ok {
+			if live.GetCounts() == nil {
+				notice.Show(fmt.Sprintf("%d objects of the cluster listed", live.GetListed()))
+				continue
+			}
+			document.Messages = append(document.Messages, live.GetMessages()...)
 		}
 		document.Counts = newDiffCounts(m.GetCounts())
 		if o.Output.IsText() {
@@ -115,13 +169,19 @@ func (o *DiffOptions) Run(ctx context.Context) (equal bool, err error) {
 		return document.Counts.isEqual(), o.Output.Print(o.Out, document)
 	}
 	text.writeLine("", document.Counts.summary())
+	for _, message := range document.Messages {
+		text.writeLine("", "- "+message)
+	}
 	return document.Counts.isEqual(), text.err
 }
 
 // DiffDocument is what -o prints.
 type DiffDocument struct {
-	From        string           `json:"from"`
-	To          string           `json:"to"`
+	From string `json:"from"`
+	To   string `json:"to,omitempty"`
+	// Cluster stands for the second backup, and Messages are what could not be listed of it.
+	Cluster     bool             `json:"cluster,omitempty"`
+	Messages    []string         `json:"messages,omitempty"`
 	Counts      DiffCounts       `json:"counts"`
 	Differences []ItemDifference `json:"differences"`
 }
@@ -153,10 +213,6 @@ type FieldDifference struct {
 	From   json.RawMessage `json:"from,omitempty"`
 	To     json.RawMessage `json:"to,omitempty"`
 	Masked bool            `json:"masked,omitempty"`
-}
-
-func newDiffDocument(req *manifestv1.DiffManifestsRequest) *DiffDocument {
-	return &DiffDocument{From: req.GetFrom(), To: req.GetTo(), Differences: []ItemDifference{}}
 }
 
 func (d *DiffDocument) addDifferences(differences []*manifestv1.ItemDifference) error {

@@ -1,4 +1,4 @@
-package server
+package difference
 
 import (
 	"encoding/json"
@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	// maxFields bounds the differences listed of one object, and maxValue the bytes of a value.
-	maxFields = 100
-	maxValue  = 1 << 10
+	// MaxFields bounds the differences listed of one object, and MaxValue the bytes of a value.
+	MaxFields = 100
+	MaxValue  = 1 << 10
 	// lastApplied is kubectl apply's copy of the whole object: it repeats the other differences.
 	lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 )
@@ -146,7 +146,7 @@ func nameElements(list []any) map[string]any {
 }
 
 func (d *fieldDifferences) addField(path []pathStep, from, to any) {
-	if len(d.list) >= maxFields {
+	if len(d.list) >= MaxFields {
 		d.more = true
 		return
 	}
@@ -183,8 +183,8 @@ func shownValue(value any) *string {
 	if err != nil {
 		return nil // decoded JSON can be encoded
 	}
-	if len(text) > maxValue {
-		cut := maxValue
+	if len(text) > MaxValue {
+		cut := MaxValue
 		for cut > 0 && !utf8.RuneStart(text[cut]) {
 			cut--
 		}

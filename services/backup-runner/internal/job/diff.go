@@ -1,0 +1,136 @@
+package job
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/archive/difference"
+	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
+	"github.com/holdfast-io/holdfast/pkg/archive/part"
+	"github.com/holdfast-io/holdfast/pkg/archive/tarball"
+	"github.com/holdfast-io/holdfast/pkg/errgrpc"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+	"github.com/holdfast-io/holdfast/pkg/spec/selection"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/dryrun"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/plan"
+)
+
+// ClusterDiff is a comparison of a backup with the cluster.
+type ClusterDiff struct {
+	difference.Comparison // without sides
+	Backup                *velerov1.Backup
+	// Progress gets the number of objects listed so far, one call at a time.
+	Progress func(objects int64)
+	// Messages gets what could not be listed, before anything is sent.
+	Messages func([]string)
+}
+
+// DiffCluster compares a backup with what it would hold now. The objects of the cluster are in the work dir meanwhile,
+// compressed as in a backup.
+func (k *Kind) DiffCluster(ctx context.Context, run *ClusterDiff) (err error) {
+	b := run.Backup
+	if !b.Status.Phase.Terminal() {
+		return fmt.Errorf("backup %q has not ended: %w", b.Name, errgrpc.ErrPrecondition)
+	}
+	if err := k.planning.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	defer k.planning.Release(1)
+	store, err := k.openForPlan(ctx, b.Spec.StorageLocation)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	if run.From, err = k.storedSide(ctx, store, b.Name); err != nil {
+		return err
+	}
+	if run.To, err = k.liveSide(ctx, b, run); err != nil {
+		return errors.Join(err, run.From.Close())
+	}
+	return run.Run(ctx)
+}
+
+// storedSide is the backup. Without a manifest that fits its tarball is copied into the work dir, in pieces.
+func (k *Kind) storedSide(ctx context.Context, store objectstore.Reader, backup string) (*difference.Side, error) {
+	source, err := tarball.Open(ctx, store, backup, k.WorkDir, tarball.Limits{})
+	if errors.Is(err, objectstore.ErrNotFound) {
+		return nil, fmt.Errorf("%w: %w", errgrpc.ErrNotFound, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return difference.NewSide(fmt.Sprintf("backup %q", backup), source), nil
+}
+
+// liveSide lists what the backup would hold now into a part.
+func (k *Kind) liveSide(ctx context.Context, b *velerov1.Backup, run *ClusterDiff) (_ *difference.Side, err error) {
+	dir, err := os.MkdirTemp(k.WorkDir, "diff-*")
+	if err != nil {
+		return nil, fmt.Errorf("prepare the work dir: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.RemoveAll(dir))
+		}
+	}()
+	namespaces, err := k.selectedNamespaces(ctx, &b.Spec, run.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	objects, err := part.NewWriter(part.Config{Dir: dir, Single: true})
+	if err != nil {
+		return nil, err
+	}
+	defer objects.Discard()
+	cfg, end, err := k.dryRunConfig(ctx, b, namespaces, k.Log.With("diff", b.Name))
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	cfg.Body, cfg.Progress = objects.Add, run.Progress
+	found, err := dryrun.Run(ctx, *cfg)
+	if err != nil {
+		return nil, err
+	}
+	run.Messages(slices.DeleteFunc(found.Messages, func(text string) bool { return text == plan.MessageOfNamespaces }))
+	sealed, err := objects.Seal()
+	if err != nil {
+		return nil, err
+	}
+	source, err := tarball.FromPart(ctx, dir, manifest.Header{Backup: b.Name}, sealed)
+	if err != nil {
+		return nil, err
+	}
+	return difference.NewSide("the cluster", source), nil
+}
+
+// selectedNamespaces are those that a spec selects now, or one of them.
+func (k *Kind) selectedNamespaces(ctx context.Context, spec *velerov1.BackupSpec, only string) ([]string, error) {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(metav1.SchemeGroupVersion.WithKind("NamespaceList"))
+	list.APIVersion = "v1"
+	if err := k.Reader.List(ctx, list); err != nil {
+		return nil, fmt.Errorf("list namespaces: %w", err)
+	}
+	live, excluded := make([]string, len(list.Items)), slices.Clone(spec.ExcludedNamespaces)
+	for i := range list.Items {
+		live[i] = list.Items[i].Name
+		if list.Items[i].Labels[selection.LabelExclude] == "true" {
+			excluded = append(excluded, live[i])
+		}
+	}
+	selected := selection.ExpandNamespaces(spec.IncludedNamespaces, excluded, live)
+	if only == "" {
+		return selected, nil
+	}
+	if selection.MatchesAny(selected, only) {
+		return []string{only}, nil
+	}
+	return []string{}, nil
+}
