@@ -7,8 +7,22 @@ package app
 
 import (
 	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
 
 	"github.com/holdfast-io/holdfast/pkg/service"
+	"github.com/holdfast-io/holdfast/services/volume-mover/internal/control"
+	"github.com/holdfast-io/holdfast/services/volume-mover/internal/moverpod"
+)
+
+// logTail is how many lines of a mover's log are read, and logBytes how much of it. Its reports and what it
+// logs are mixed.
+const (
+	logTail  = 20
+	logBytes = 1 << 20
 )
 
 // App is the service, built and not yet started.
@@ -23,7 +37,50 @@ func New(ctx context.Context, c Config) (*App, error) {
 	if err != nil {
 		return nil, err
 	}
+	if c.VolumeMover == MoverHoldfast {
+		if err := addController(rt, &c); err != nil {
+			rt.Close()
+			return nil, fmt.Errorf("service %s: %w", c.Name, err)
+		}
+	}
 	return &App{runtime: rt}, nil
+}
+
+func addController(rt *service.Runtime, c *Config) error {
+	resources, err := c.resources()
+	if err != nil {
+		return err
+	}
+	pods, err := kubernetes.NewForConfig(rt.RestConfig())
+	if err != nil {
+		return fmt.Errorf("client of Pods: %w", err)
+	}
+	counts, err := control.NewMetrics(rt.Registry())
+	if err != nil {
+		return err
+	}
+	mgr := rt.Manager()
+	served := control.New(control.Config{
+		Reader: mgr.GetAPIReader(), Client: mgr.GetClient(), Logs: podLogs{pods}, Events: mgr.GetEventRecorder(Name),
+		Movers: moverpod.Settings{
+			Namespace: c.Options.Namespace, Image: c.MoverImage, PullPolicy: corev1.PullPolicy(c.MoverPullPolicy), ServiceAccount: c.MoverServiceAccount,
+			Resources: resources,
+		},
+		KubeletRoot: c.KubeletRoot, PerNode: c.MoversPerNode, Total: c.Movers, PrepareTimeout: c.PrepareTimeout,
+		Metrics: counts, Clock: c.Clock, Log: c.Log,
+	})
+	rt.GoLeading(c.DutyTimeout, service.Duties{"movers": func(ctx context.Context) error { return served.Run(ctx, mgr.GetCache()) }})
+	return nil
+}
+
+// podLogs reads the logs of Pods.
+type podLogs struct{ pods kubernetes.Interface }
+
+// TailLog implements control.Logs.
+func (l podLogs) TailLog(ctx context.Context, pod *corev1.Pod) ([]byte, error) {
+	return l.pods.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{
+		Container: moverpod.Container, TailLines: ptr.To(int64(logTail)), LimitBytes: ptr.To(int64(logBytes)),
+	}).DoRaw(ctx)
 }
 
 // Run implements service.Runner.

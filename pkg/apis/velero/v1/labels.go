@@ -24,6 +24,10 @@ const (
 	LabelVolumeSnapshotName     = "velero.io/volume-snapshot-name"
 	LabelGCFailure              = "velero.io/gc-failure"
 	LabelCSIVolumeSnapshotClass = "velero.io/csi-volumesnapshot-class" // on a VolumeSnapshotClass
+	LabelPodVolumeBackup        = "velero.io/pod-volume-backup"        // on a mover Pod
+	LabelPodVolumeRestore       = "velero.io/pod-volume-restore"       // on a mover Pod
+	LabelVolumeNamespace        = "velero.io/volume-namespace"         // on a BackupRepository
+	LabelRepositoryType         = "velero.io/repository-type"          // on a BackupRepository
 	LabelComponent              = "component"                          // value "velero" on everything Velero's installer makes
 )
 

@@ -55,6 +55,12 @@ type BackupRepositorySpec struct {
 // +kubebuilder:validation:Enum=New;Ready;NotReady
 type BackupRepositoryPhase string
 
+// The phases of a BackupRepository (Velero 1.18).
+const (
+	BackupRepositoryPhaseReady    BackupRepositoryPhase = "Ready"
+	BackupRepositoryPhaseNotReady BackupRepositoryPhase = "NotReady"
+)
+
 // BackupRepositoryMaintenanceResult is how a maintenance ended.
 //
 // +kubebuilder:validation:Enum=Succeeded;Failed

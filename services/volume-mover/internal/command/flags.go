@@ -11,7 +11,7 @@ import (
 )
 
 // newMoveCommand returns `move` with `upload` and `restore`.
-func (m *moveCommand) newMoveCommand() *cobra.Command {
+func (m *mover) newMoveCommand() *cobra.Command {
 	var file string
 	move := &cobra.Command{
 		Use: "move", Short: "Transfer the data of one volume", Args: cobra.NoArgs,
@@ -40,7 +40,7 @@ func readRequest(file string) (request.Request, error) {
 	return request.Decode(f)
 }
 
-func (m *moveCommand) newUploadCommand() *cobra.Command {
+func (m *mover) newUploadCommand() *cobra.Command {
 	req, u := request.Default(), request.DefaultUpload()
 	req.Upload = &u
 	c := &cobra.Command{
@@ -59,7 +59,7 @@ func (m *moveCommand) newUploadCommand() *cobra.Command {
 	return c
 }
 
-func (m *moveCommand) newRestoreCommand() *cobra.Command {
+func (m *mover) newRestoreCommand() *cobra.Command {
 	req, r := request.Default(), request.Restore{}
 	req.Restore = &r
 	c := &cobra.Command{
@@ -72,6 +72,7 @@ func (m *moveCommand) newRestoreCommand() *cobra.Command {
 	f.StringVar(&r.Target, "target", "", "directory or block device to write")
 	f.BoolVar(&r.Overwrite, "overwrite", false, "let the directory hold entries; those that the snapshot has too are replaced")
 	f.BoolVar(&r.DeleteExtra, "delete-extra", false, "remove the entries that the snapshot does not have; needs --overwrite")
+	f.StringVar(&r.DoneFile, "done-file", "", "file to make in .velero of the directory when all content is there: the UID of the Restore")
 	return c
 }
 
@@ -82,5 +83,6 @@ func bindCommon(f *pflag.FlagSet, r *request.Request) {
 	f.StringVar(&r.CacheDir, "cache-dir", "", "where the cache is made, and removed at the end; empty: the directory of temporary files")
 	f.Int64Var(&r.CacheMiB, "cache-mib", r.CacheMiB, "bound of the cache")
 	f.Int64Var(&r.MemoryMiB, "memory-mib", r.MemoryMiB, "what the process tries to take at most; 0: no limit")
+	f.StringVar(&r.ResultFile, "result-file", "", "where the result is written too, cut to 4096 bytes: the termination log of a Pod")
 	f.IntVar(&r.Parallel, "parallel", r.Parallel, "how many files are transferred at once")
 }

@@ -42,6 +42,8 @@ const (
 	storePatience = 2 * time.Minute
 	// progressInterval is how often progress is reported.
 	progressInterval = 5 * time.Second
+	// maxTermination is how much of a termination log Kubernetes keeps.
+	maxTermination = 4096
 	// maxPassword is the longest password that is read.
 	maxPassword = 64 << 10
 )
@@ -49,9 +51,9 @@ const (
 // Execute runs the command line and returns its exit code. Reports go to stdout as JSON, one on each
 // line, under "progress" or, on the last line, "result"; logs and errors of the request go to stderr.
 func Execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	m := &moveCommand{clock: clock.RealClock{}, lines: json.NewEncoder(stdout), stderr: stderr}
+	m := &mover{clock: clock.RealClock{}, lines: json.NewEncoder(stdout), stderr: stderr}
 	root := &cobra.Command{Use: "volume-mover", Short: "Moves the data of volumes", Version: telemetry.Version(), SilenceUsage: true, SilenceErrors: true}
-	root.AddCommand(m.newMoveCommand())
+	root.AddCommand(m.newMoveCommand(), m.newWaitCommand())
 	root.SetArgs(args)
 	root.SetOut(stderr)
 	root.SetErr(stderr)
@@ -62,8 +64,8 @@ func Execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return m.exit
 }
 
-// moveCommand makes one transfer.
-type moveCommand struct {
+// mover makes one transfer, or waits for one.
+type mover struct {
 	clock  clock.WithTickerAndDelayedExecution
 	stderr io.Writer
 	exit   int
@@ -78,14 +80,14 @@ type outputLine struct {
 	Result   *outcome.Result   `json:"result,omitempty"`
 }
 
-func (m *moveCommand) printLine(l outputLine) error {
+func (m *mover) printLine(l outputLine) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.lines.Encode(l)
 }
 
 // runRequest makes the transfer and prints its result. The error is that of a request that is not valid.
-func (m *moveCommand) runRequest(ctx context.Context, req request.Request) error {
+func (m *mover) runRequest(ctx context.Context, req request.Request) error {
 	if err := req.Validate(); err != nil {
 		return err
 	}
@@ -108,11 +110,25 @@ func (m *moveCommand) runRequest(ctx context.Context, req request.Request) error
 	if err := errors.Join(m.printLine(outputLine{Progress: &p}), m.printLine(outputLine{Result: &result})); err != nil {
 		_, _ = fmt.Fprintln(m.stderr, "error: the result cannot be written:", err)
 	}
+	if req.ResultFile != "" {
+		if err := writeResult(req.ResultFile, result); err != nil {
+			_, _ = fmt.Fprintln(m.stderr, "error: the result cannot be written:", err)
+		}
+	}
 	return nil
 }
 
+// writeResult writes the result to a termination log.
+func writeResult(path string, result outcome.Result) error {
+	data, err := result.EncodeWithin(maxTermination)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, data, 0o600)
+}
+
 // reportProgress prints progress until the function that it returns is called.
-func (m *moveCommand) reportProgress(rec *outcome.Recorder) (stop func()) {
+func (m *mover) reportProgress(rec *outcome.Recorder) (stop func()) {
 	ended := make(chan struct{})
 	var done sync.WaitGroup
 	done.Go(func() {
@@ -132,7 +148,7 @@ func (m *moveCommand) reportProgress(rec *outcome.Recorder) (stop func()) {
 }
 
 // runTransfer opens the repository and makes the transfer.
-func (m *moveCommand) runTransfer(ctx context.Context, req request.Request, rec *outcome.Recorder) (result outcome.Result) {
+func (m *mover) runTransfer(ctx context.Context, req request.Request, rec *outcome.Recorder) (result outcome.Result) {
 	asked := ctx
 	defer func() {
 		switch {
@@ -162,7 +178,9 @@ func (m *moveCommand) runTransfer(ctx context.Context, req request.Request, rec 
 	defer cancel(nil)
 	r, err := openRepository(ctx, store, req, dir, cancel)
 	if err != nil {
-		return failed(fmt.Errorf("repository of namespace %s: %w", req.Namespace, err))
+		result = failed(fmt.Errorf("repository of namespace %s: %w", req.Namespace, err))
+		result.Unopened = true
+		return result
 	}
 	defer func() {
 		if err := r.Close(context.WithoutCancel(ctx)); err != nil {
@@ -174,9 +192,11 @@ func (m *moveCommand) runTransfer(ctx context.Context, req request.Request, rec 
 			Path: u.Source, Source: req.Source(), Parallel: req.Parallel, CheckpointInterval: u.CheckpointInterval.Duration, Clock: m.clock,
 		}, rec)
 	}
-	return restore.Run(ctx, r, restore.Spec{
+	result = restore.Run(ctx, r, restore.Spec{
 		SnapshotID: req.Restore.Snapshot, Path: req.Restore.Target, Overwrite: req.Restore.Overwrite, DeleteExtra: req.Restore.DeleteExtra, Parallel: req.Parallel,
 	}, rec)
+	markDone(req.Restore, &result)
+	return result
 }
 
 func openRepository(ctx context.Context, store objectstore.Store, req request.Request, dir string, fatal func(error)) (*repository.Repository, error) {

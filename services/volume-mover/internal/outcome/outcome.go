@@ -3,8 +3,10 @@
 package outcome
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 )
@@ -89,6 +91,8 @@ type Result struct {
 	Phase Phase `json:"phase"`
 	// Message is not empty unless the phase is Completed.
 	Message string `json:"message,omitempty"`
+	// Unopened means that the repository could not be opened or created.
+	Unopened bool `json:"unopened,omitempty"`
 	// SnapshotID is the ID of the snapshot that was stored or restored.
 	SnapshotID string `json:"snapshotID,omitempty"`
 	// Bytes is the length of all files; of a restore, what was written.
@@ -104,6 +108,41 @@ type Result struct {
 	Entries []Entry `json:"entries,omitempty"`
 	// Unlisted is how many there are besides.
 	Unlisted int64 `json:"unlisted,omitempty"`
+}
+
+// Lost returns the listed entries that something is missing of.
+func (r *Result) Lost() []Entry {
+	return slices.DeleteFunc(slices.Clone(r.Entries), func(e Entry) bool { return !e.Rule.losesData() })
+}
+
+// LacksContent reports whether the content of an entry is missing, and not only its owner, mode or time.
+func (r *Result) LacksContent() bool {
+	for rule, n := range r.Rules {
+		if n > 0 && rule.losesData() && rule != Metadata {
+			return true
+		}
+	}
+	return false
+}
+
+// EncodeWithin returns the result as JSON of so many bytes at most. Where it is longer, entries that lack
+// nothing are left out first, then others, then the end of the message.
+func (r Result) EncodeWithin(limit int) ([]byte, error) {
+	lost := r.Lost()
+	entries := append(lost, slices.DeleteFunc(slices.Clone(r.Entries), func(e Entry) bool { return e.Rule.losesData() })...)
+	unlisted := r.Unlisted
+	for keep := len(entries); ; keep /= 2 {
+		r.Entries, r.Unlisted = entries[:keep], unlisted+int64(len(entries)-keep)
+		data, err := json.Marshal(r)
+		switch {
+		case err != nil || len(data) <= limit:
+			return data, err
+		case keep == 0 && r.Message == "":
+			return nil, fmt.Errorf("the result does not fit into %d bytes", limit)
+		case keep == 0:
+			r.Message = strings.ToValidUTF8(r.Message[:len(r.Message)/2], "")
+		}
+	}
 }
 
 // listed is how many entries a result lists of those that lack something, and how many of the others.

@@ -45,6 +45,9 @@ type Request struct {
 	MemoryMiB int64 `json:"memoryMiB"`
 	// Parallel is how many files are transferred at once.
 	Parallel int `json:"parallel"`
+	// ResultFile is where the result is written too, cut to 4096 bytes; empty is nowhere. It is for the
+	// termination log of a Pod.
+	ResultFile string `json:"resultFile,omitempty"`
 	// Upload or Restore is set.
 	Upload  *Upload  `json:"upload,omitempty"`
 	Restore *Restore `json:"restore,omitempty"`
@@ -78,6 +81,9 @@ type Restore struct {
 	Overwrite bool `json:"overwrite,omitempty"`
 	// DeleteExtra removes the entries that the snapshot does not have.
 	DeleteExtra bool `json:"deleteExtra,omitempty"`
+	// DoneFile is the name of a file in .velero of the directory that is made when all content is there;
+	// empty makes none. Restored Pods wait for the UID of their Restore.
+	DoneFile string `json:"doneFile,omitempty"`
 }
 
 // Default returns a request with nothing but defaults.
@@ -177,6 +183,8 @@ func (r *Restore) checkFields() error {
 		return errgrpc.Field("restore.target", "is required")
 	case r.DeleteExtra && !r.Overwrite:
 		return errgrpc.Field("restore.deleteExtra", "needs overwrite")
+	case r.DoneFile != "" && len(validation.IsDNS1123Subdomain(r.DoneFile)) > 0:
+		return errgrpc.Field("restore.doneFile", "%q is not a UID", r.DoneFile)
 	}
 	return nil
 }

@@ -50,6 +50,7 @@ func TestDecodeErrors(t *testing.T) {
 		head + `"restore": {"target": "/t"}}`:                                       "restore.snapshot",
 		head + `"restore": {"snapshot": "s"}}`:                                      "restore.target",
 		head + `"restore": {"snapshot": "s", "target": "/t", "deleteExtra": true}}`: "restore.deleteExtra",
+		head + `"restore": {"snapshot": "s", "target": "/t", "doneFile": "../x"}}`:  "restore.doneFile",
 		`{"location": "` + strings.Repeat("x", 1<<20) + `"}`:                        "longer than",
 	} {
 		_, err := request.Decode(strings.NewReader(text))

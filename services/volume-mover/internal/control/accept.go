@@ -1,0 +1,102 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/kube"
+	"github.com/holdfast-io/holdfast/services/volume-mover/internal/moverpod"
+)
+
+// uploaderKopia is the one uploader.
+const uploaderKopia velerov1.UploaderType = "kopia"
+
+// waitContainer is the init container that keeps a restored Pod from starting.
+const waitContainer = "restore-wait"
+
+// acceptRequest accepts a new request once there is a slot on its node.
+func (c *Controller) acceptRequest(ctx context.Context, v view) (time.Duration, error) {
+	switch {
+	case v.cancel:
+		return 0, c.endRequest(ctx, v, velerov1.PodVolumePhaseCanceled, "canceled before it began", func(view) {})
+	case v.uploader != uploaderKopia:
+		return 0, c.failRequest(ctx, v, "uploader type %q is not supported, only %q is", v.uploader, uploaderKopia)
+	case c.slots.isFull():
+		return waitInterval, nil
+	}
+	node, err := c.findNode(ctx, v)
+	if err != nil {
+		return 0, c.settleError(ctx, v, err)
+	}
+	if node == "" || !c.slots.take(v.key(), node) {
+		return waitInterval, nil
+	}
+	accepted := false
+	err = kube.Update(ctx, c.Reader, c.Client, v.Object, func(fresh client.Object) error {
+		f := viewOf(fresh)
+		if accepted = f.isNew() && !f.cancel; !accepted {
+			return kube.ErrSkip
+		}
+		now := metav1.NewTime(c.Clock.Now())
+		*f.phase, *f.accepted = velerov1.PodVolumePhaseAccepted, &now
+		if r, ok := fresh.(*velerov1.PodVolumeRestore); ok {
+			r.Status.Node = node
+		}
+		return nil
+	})
+	if err != nil || !accepted {
+		c.slots.release(v.key())
+		return waitInterval, err
+	}
+	c.Metrics.countAccepted(v)
+	return 0, nil // the change comes back by the watch
+}
+
+// findNode returns the node of a request; empty while the Pod of a restore does not wait there for its data.
+func (c *Controller) findNode(ctx context.Context, v view) (string, error) {
+	if b, ok := v.Object.(*velerov1.PodVolumeBackup); ok {
+		if b.Spec.Node == "" {
+			return "", &moverpod.RefusalError{Reason: "spec.node is required"}
+		}
+		return b.Spec.Node, nil
+	}
+	pod, err := c.findPod(ctx, v)
+	if err != nil {
+		return "", err
+	}
+	isWait := func(name string) bool { return name == waitContainer }
+	if !slices.ContainsFunc(pod.Spec.InitContainers, func(i corev1.Container) bool { return isWait(i.Name) }) {
+		return "", &moverpod.RefusalError{Reason: fmt.Sprintf("Pod %s/%s has no init container %s that waits for the data", pod.Namespace, pod.Name, waitContainer)}
+	}
+	for _, s := range pod.Status.InitContainerStatuses {
+		if isWait(s.Name) && s.State.Running != nil {
+			return pod.Spec.NodeName, nil
+		}
+	}
+	return "", nil
+}
+
+// findPod returns the Pod whose volume it is. One that has ended is no longer there, for its volumes are not.
+func (c *Controller) findPod(ctx context.Context, v view) (*corev1.Pod, error) {
+	pod := &corev1.Pod{}
+	err := c.Reader.Get(ctx, client.ObjectKey{Namespace: v.pod.Namespace, Name: v.pod.Name}, pod)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, &moverpod.RefusalError{Reason: fmt.Sprintf("Pod %s/%s is gone", v.pod.Namespace, v.pod.Name)}
+	case err != nil:
+		return nil, fmt.Errorf("Pod %s/%s: %w", v.pod.Namespace, v.pod.Name, err)
+	case v.pod.UID != "" && v.pod.UID != pod.UID:
+		return nil, &moverpod.RefusalError{Reason: fmt.Sprintf("Pod %s/%s is another one than that of the request", pod.Namespace, pod.Name)}
+	case hasEnded(pod):
+		return nil, &moverpod.RefusalError{Reason: fmt.Sprintf("Pod %s/%s has ended", pod.Namespace, pod.Name)}
+	}
+	return pod, nil
+}

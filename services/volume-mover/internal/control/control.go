@@ -1,0 +1,146 @@
+// Package control serves PodVolumeBackups and PodVolumeRestores: it starts a mover Pod for each, follows it,
+// and writes down what became of the data.
+//
+// All state is in the requests and the Pods. Each step is decided from both as the API server has them and
+// can be taken again, so that a successor goes on where a controller was killed.
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/services/volume-mover/internal/moverpod"
+)
+
+// concurrency is how many requests of a kind are looked at at once.
+const concurrency = 4
+
+// Logs reads what mover Pods print.
+type Logs interface {
+	// TailLog returns the last lines of the log of a mover Pod.
+	TailLog(ctx context.Context, pod *corev1.Pod) ([]byte, error)
+}
+
+// Events records events about an object; an events.EventRecorder is one.
+type Events interface {
+	Eventf(regarding, related runtime.Object, eventtype, reason, action, note string, args ...any)
+}
+
+// Config is what a Controller works with. Every field is required.
+type Config struct {
+	Reader client.Reader // uncached
+	Client client.Client // reads may come from a cache
+	Logs   Logs
+	Events Events
+	// Movers are the settings of mover Pods.
+	Movers moverpod.Settings
+	// KubeletRoot is the kubelet's directory on each node.
+	KubeletRoot string
+	// PerNode and Total are how many movers run at once on a node and in all.
+	PerNode, Total int
+	// PrepareTimeout is how long a mover Pod may take to start.
+	PrepareTimeout time.Duration
+	Metrics        *Metrics
+	Clock          clock.PassiveClock
+	Log            *slog.Logger
+}
+
+// Controller serves requests. Only one of them may run at a time, since it counts the movers.
+type Controller struct {
+	Config
+	slots *slotTable
+}
+
+// New returns a Controller.
+func New(c Config) *Controller {
+	return &Controller{Config: c, slots: newSlots(c.PerNode, c.Total)}
+}
+
+// Run serves the requests in the cache until ctx ends, and returns nil.
+func (c *Controller) Run(ctx context.Context, objects cache.Cache) error {
+	if !objects.WaitForCacheSync(ctx) {
+		return nil
+	}
+	if err := c.countMovers(ctx); err != nil {
+		return err
+	}
+	if err := c.ensurePassword(ctx); err != nil {
+		c.Log.WarnContext(ctx, "Failed to look after the password of the repositories; will retry with the first request", "error", err)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	ended := make(chan error)
+	for _, kind := range []client.Object{&velerov1.PodVolumeBackup{}, &velerov1.PodVolumeRestore{}} {
+		go func() { ended <- c.serveKind(ctx, objects, kind) }()
+	}
+	first := <-ended
+	cancel(first)
+	return errors.Join(first, <-ended)
+}
+
+// countMovers counts the movers of requests that were accepted before.
+func (c *Controller) countMovers(ctx context.Context) error {
+	backups, restores := &velerov1.PodVolumeBackupList{}, &velerov1.PodVolumeRestoreList{}
+	for _, list := range []client.ObjectList{backups, restores} {
+		if err := c.Client.List(ctx, list, client.InNamespace(c.Movers.Namespace)); err != nil {
+			return fmt.Errorf("list requests: %w", err)
+		}
+	}
+	var all []view
+	for i := range backups.Items {
+		all = append(all, viewOf(&backups.Items[i]))
+	}
+	for i := range restores.Items {
+		all = append(all, viewOf(&restores.Items[i]))
+	}
+	for _, v := range all {
+		if !v.isNew() && !v.isFinal() {
+			c.slots.hold(v.key(), v.node())
+		}
+	}
+	return nil
+}
+
+// serveKind serves the requests of one kind until ctx ends.
+func (c *Controller) serveKind(ctx context.Context, objects cache.Cache, kind client.Object) error {
+	name := viewOf(kind).kind
+	served, err := controller.NewUnmanaged("volume-mover-"+name, controller.Options{
+		MaxConcurrentReconciles: concurrency, SkipNameValidation: ptr.To(true), Reconciler: reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+			return c.Reconcile(ctx, kind, req.NamespacedName)
+		}),
+	})
+	if err != nil {
+		return fmt.Errorf("controller of %s: %w", name, err)
+	}
+	ofPod := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, pod client.Object) []reconcile.Request {
+		if owner := metav1.GetControllerOf(pod); owner != nil && owner.Kind == name {
+			return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: pod.GetNamespace(), Name: owner.Name}}}
+		}
+		return nil
+	})
+	err = errors.Join(
+		served.Watch(source.Kind(objects, kind, &handler.EnqueueRequestForObject{})),
+		served.Watch(source.Kind[client.Object](objects, &corev1.Pod{}, ofPod)),
+	)
+	if err != nil {
+		return fmt.Errorf("controller of %s: %w", name, err)
+	}
+	return served.Start(ctx)
+}

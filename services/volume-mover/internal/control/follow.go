@@ -1,0 +1,145 @@
+package control
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/services/volume-mover/internal/moverpod"
+	"github.com/holdfast-io/holdfast/services/volume-mover/internal/outcome"
+)
+
+// logTimeout is how long the log of a mover may take to be read.
+const logTimeout = 5 * time.Second
+
+// listedEntries is how many entries that something is missing of a message names.
+const listedEntries = 3
+
+// volumePath is where a mover has the volume.
+const volumePath = "/volume"
+
+// followMover notes that a mover runs, and how far it is.
+func (c *Controller) followMover(ctx context.Context, v view, pod *corev1.Pod) (time.Duration, error) {
+	var progress *outcome.Progress
+	if *v.phase == velerov1.PodVolumePhaseInProgress { // a mover that has just begun has nothing to say
+		progress = c.readLog(ctx, pod).Progress
+	}
+	now := metav1.NewTime(c.Clock.Now())
+	_, err := c.writeStatus(ctx, v, func(f view) {
+		if f.isPreparing() {
+			*f.phase, *f.started = velerov1.PodVolumePhaseInProgress, &now
+		}
+		if progress != nil {
+			*f.progress = velerov1.DataMoveOperationProgress{BytesDone: progress.BytesDone, TotalBytes: progress.BytesTotal}
+		}
+	})
+	return progressInterval, err
+}
+
+// report is a line of a mover's output.
+type report struct {
+	Progress *outcome.Progress `json:"progress"`
+	Result   *outcome.Result   `json:"result"`
+}
+
+// readLog returns the last report in the log of a mover; it is empty if the log cannot be read.
+func (c *Controller) readLog(ctx context.Context, pod *corev1.Pod) (last report) {
+	ctx, cancel := context.WithTimeout(ctx, logTimeout)
+	defer cancel()
+	text, err := c.Logs.TailLog(ctx, pod)
+	if err != nil {
+		c.Log.DebugContext(ctx, "Failed to read the log of a mover Pod", "pod", pod.Name, "error", err)
+	}
+	for line := range bytes.Lines(text) {
+		var r report
+		if json.Unmarshal(line, &r) == nil && (r.Progress != nil || r.Result != nil) {
+			last = r
+		}
+	}
+	return last
+}
+
+// finishTransfer ends a request whose mover has ended, with its result.
+func (c *Controller) finishTransfer(ctx context.Context, v view, pod *corev1.Pod) error {
+	result, ended := readTermination(pod)
+	if result == nil {
+		result = c.readLog(ctx, pod).Result
+	}
+	if result == nil {
+		return c.failRequest(ctx, v, "the mover Pod ended without a result: %s", ended)
+	}
+	if err := c.noteRepository(ctx, v, result); err != nil {
+		return err
+	}
+	phase, message := endPhase(v, result)
+	return c.endRequest(ctx, v, phase, message, func(f view) {
+		if result.Phase == outcome.Completed || result.Phase == outcome.PartiallyFailed {
+			*f.progress = velerov1.DataMoveOperationProgress{BytesDone: result.Bytes, TotalBytes: result.Bytes}
+		}
+		if b, ok := f.Object.(*velerov1.PodVolumeBackup); ok {
+			b.Status.SnapshotID, b.Status.IncrementalBytes, b.Status.Path = result.SnapshotID, result.IncrementalBytes, volumePath
+		}
+	})
+}
+
+// endPhase is how a request ends by the result of its mover. A transfer that something is missing of has
+// failed, though it may have a snapshot.
+func endPhase(v view, result *outcome.Result) (velerov1.PodVolumePhase, string) {
+	switch {
+	case result.Phase == outcome.Completed && (v.mover == moverpod.ValueRestore || result.SnapshotID != ""):
+		return velerov1.PodVolumePhaseCompleted, ""
+	case result.Phase == outcome.Canceled && v.cancel:
+		return velerov1.PodVolumePhaseCanceled, result.Message
+	case result.Phase == outcome.Canceled:
+		return velerov1.PodVolumePhaseFailed, "the mover Pod was stopped: " + result.Message
+	}
+	message := result.Message
+	for i, e := range result.Lost() {
+		if i == listedEntries {
+			break
+		}
+		message += strings.TrimSuffix(fmt.Sprintf("; %s: %s: %s", e.Path, e.Rule, e.Error), ": ")
+	}
+	return velerov1.PodVolumePhaseFailed, message
+}
+
+// readTermination returns the result that a mover left, or nil, and how its container ended.
+func readTermination(pod *corev1.Pod) (*outcome.Result, string) {
+	for _, s := range pod.Status.ContainerStatuses {
+		t := s.State.Terminated
+		if s.Name != moverpod.Container || t == nil {
+			continue
+		}
+		var result outcome.Result
+		if json.Unmarshal([]byte(t.Message), &result) == nil && result.Phase != "" {
+			return &result, ""
+		}
+		return nil, strings.TrimSpace(fmt.Sprintf("%s (exit code %d) %.512s", t.Reason, t.ExitCode, t.Message))
+	}
+	return nil, strings.TrimSpace(fmt.Sprintf("%s %s", pod.Status.Reason, pod.Status.Message))
+}
+
+// cancelTransfer tells the mover to stop, and ends the request once it has.
+func (c *Controller) cancelTransfer(ctx context.Context, v view, pod *corev1.Pod) (time.Duration, error) {
+	if pod == nil || c.isLost(pod) {
+		return 0, c.endRequest(ctx, v, velerov1.PodVolumePhaseCanceled, "canceled", func(view) {})
+	}
+	_, err := c.writeStatus(ctx, v, func(f view) {
+		if *f.phase == velerov1.PodVolumePhaseInProgress {
+			*f.phase = velerov1.PodVolumePhaseCanceling
+		}
+	})
+	if err != nil || pod.DeletionTimestamp != nil {
+		return waitInterval, err
+	}
+	return waitInterval, client.IgnoreNotFound(c.Client.Delete(ctx, pod, client.Preconditions{UID: ptr.To(pod.UID)}))
+}

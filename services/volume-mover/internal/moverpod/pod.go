@@ -1,0 +1,149 @@
+// Package moverpod makes the Pods that move the data of volumes: where the kubelet has a volume, what the
+// Pod runs, and the Secret with all that it needs, so that it asks no API server.
+package moverpod
+
+import (
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+)
+
+// Container is the name of the container of a mover Pod.
+const Container = "mover"
+
+// LabelMover is on mover Pods, with ValueBackup or ValueRestore.
+const LabelMover = "holdfast.io/mover"
+
+// Values of LabelMover.
+const (
+	ValueBackup  = "backup"
+	ValueRestore = "restore"
+)
+
+// Paths in a mover Pod.
+const (
+	secretDir  = "/mover"
+	cacheDir   = "/cache"
+	volumeDir  = "/volume"
+	resultFile = "/dev/termination-log"
+
+	locationKey = "location.yaml"
+	passwordKey = "password"
+)
+
+// gracePeriod is what a mover that is told to stop needs for a checkpoint, in seconds.
+const gracePeriod = 30
+
+// Settings are what all mover Pods have in common.
+type Settings struct {
+	Namespace      string
+	Image          string
+	PullPolicy     corev1.PullPolicy
+	ServiceAccount string
+	Resources      corev1.ResourceRequirements
+}
+
+// Mover is what one mover Pod does, for whom and where.
+type Mover struct {
+	// Request is the PodVolumeBackup or PodVolumeRestore, which has the name of the Pod.
+	Request client.Object
+	// Owner refers to it.
+	Owner metav1.OwnerReference
+	// Labels tell mover Pods apart.
+	Labels map[string]string
+	// Node is where the volume is, Directory is the volume.
+	Node, Directory string
+	// ReadOnly has the volume be mounted for reading.
+	ReadOnly bool
+	// Args are those of Upload or Restore.
+	Args []string
+}
+
+// Upload are the arguments of an upload.
+type Upload struct{ Namespace, Pod, Volume, ClaimUID string }
+
+// Args is the command line.
+func (u Upload) Args() []string {
+	args := append([]string{"move", "upload"}, commonArgs(u.Namespace)...)
+	args = append(args, "--create-repository", "--pod", u.Pod, "--volume", u.Volume, "--source", volumeDir)
+	if u.ClaimUID != "" {
+		args = append(args, "--claim-uid", u.ClaimUID)
+	}
+	return args
+}
+
+// Restore are the arguments of a restore.
+type Restore struct {
+	Namespace, Snapshot, DoneFile string
+	Overwrite                     bool
+}
+
+// Args is the command line.
+func (r Restore) Args() []string {
+	args := append([]string{"move", "restore"}, commonArgs(r.Namespace)...)
+	args = append(args, "--snapshot", r.Snapshot, "--target", volumeDir, "--done-file", r.DoneFile)
+	if r.Overwrite {
+		args = append(args, "--overwrite")
+	}
+	return args
+}
+
+func commonArgs(namespace string) []string {
+	return []string{
+		"--location", secretDir + "/" + locationKey, "--password-file", secretDir + "/" + passwordKey, "--namespace", namespace,
+		"--cache-dir", cacheDir, "--result-file", resultFile,
+	}
+}
+
+// BuildPod returns the mover Pod. It runs as root, since a volume has files of any user, with no more
+// capabilities than reading and writing these takes.
+func BuildPod(s Settings, m Mover) *corev1.Pod {
+	args := m.Args
+	if limit := s.Resources.Limits.Memory().Value() >> 20; limit > 0 {
+		args = append(args, "--memory-mib", strconv.FormatInt(max(limit/2, 1), 10))
+	}
+	meta := metav1.ObjectMeta{
+		Namespace: s.Namespace, Name: m.Request.GetName(), Labels: m.Labels, OwnerReferences: []metav1.OwnerReference{m.Owner},
+	}
+	return &corev1.Pod{ObjectMeta: meta, Spec: corev1.PodSpec{
+		NodeName: m.Node, ServiceAccountName: s.ServiceAccount, AutomountServiceAccountToken: ptr.To(false), EnableServiceLinks: ptr.To(false),
+		RestartPolicy: corev1.RestartPolicyNever, TerminationGracePeriodSeconds: ptr.To(int64(gracePeriod)),
+		// The volume is on this node, whatever its taints are.
+		Tolerations:     []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+		SecurityContext: &corev1.PodSecurityContext{RunAsUser: ptr.To(int64(0)), RunAsGroup: ptr.To(int64(0)), RunAsNonRoot: ptr.To(false)},
+		Volumes: []corev1.Volume{
+			{Name: "mover", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: meta.Name, DefaultMode: ptr.To(int32(0o400))}}},
+			{Name: "cache", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+			{Name: "volume", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: m.Directory, Type: ptr.To(corev1.HostPathDirectory)}}},
+		},
+		Containers: []corev1.Container{{
+			Name: Container, Image: s.Image, ImagePullPolicy: s.PullPolicy, Args: args, Resources: s.Resources,
+			SecurityContext: &corev1.SecurityContext{
+				ReadOnlyRootFilesystem: ptr.To(true), AllowPrivilegeEscalation: ptr.To(false),
+				Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: []corev1.Capability{"CHOWN", "DAC_OVERRIDE", "DAC_READ_SEARCH", "FOWNER", "FSETID"}},
+				// The files of a volume have the labels of the Pod that it belongs to.
+				SELinuxOptions: &corev1.SELinuxOptions{Type: "spc_t"},
+				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+			},
+			VolumeMounts: []corev1.VolumeMount{
+				{Name: "mover", MountPath: secretDir, ReadOnly: true},
+				{Name: "cache", MountPath: cacheDir},
+				{Name: "volume", MountPath: volumeDir, ReadOnly: m.ReadOnly, MountPropagation: ptr.To(corev1.MountPropagationHostToContainer)},
+			},
+		}},
+	}}
+}
+
+// Labels are those of a mover Pod: what it does, and its request under Velero's label.
+func Labels(value, request string) map[string]string {
+	key := velerov1.LabelPodVolumeBackup
+	if value == ValueRestore {
+		key = velerov1.LabelPodVolumeRestore
+	}
+	return map[string]string{LabelMover: value, key: velerov1.LabelValue(request)}
+}

@@ -1,0 +1,44 @@
+package moverpod_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/services/volume-mover/internal/moverpod"
+)
+
+func TestAMoverPodHasNoMoreThanItNeeds(t *testing.T) {
+	pod := moverpod.BuildPod(moverpod.Settings{
+		Namespace: "velero", Image: "mover:1", PullPolicy: corev1.PullNever, ServiceAccount: "mover",
+		Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("512Mi")}},
+	}, moverpod.Mover{
+		Request: &velerov1.PodVolumeRestore{ObjectMeta: metav1.ObjectMeta{Name: "r-1"}}, Labels: moverpod.Labels(moverpod.ValueRestore, strings.Repeat("r", 70)),
+		Node: "node-1", Directory: "/d", Args: moverpod.Restore{Namespace: "shop", Snapshot: "s", DoneFile: "uid", Overwrite: true}.Args(),
+	})
+	require.Equal(t, "velero/r-1", pod.Namespace+"/"+pod.Name)
+	require.Len(t, pod.Labels["velero.io/pod-volume-restore"], 63)
+	require.Equal(t, "restore", pod.Labels[moverpod.LabelMover])
+	require.False(t, *pod.Spec.AutomountServiceAccountToken)
+	require.Equal(t, corev1.RestartPolicyNever, pod.Spec.RestartPolicy)
+	c := pod.Spec.Containers[0]
+	require.Nil(t, c.SecurityContext.Privileged)
+	require.True(t, *c.SecurityContext.ReadOnlyRootFilesystem)
+	require.NotContains(t, c.SecurityContext.Capabilities.Add, corev1.Capability("SYS_ADMIN"))
+	require.Equal(t, []corev1.Capability{"ALL"}, c.SecurityContext.Capabilities.Drop)
+	require.Equal(t, corev1.PullNever, c.ImagePullPolicy)
+	require.False(t, c.VolumeMounts[2].ReadOnly, "a restore writes the volume")
+	line := strings.Join(c.Args, " ")
+	require.Contains(t, line, "move restore --location /mover/location.yaml")
+	require.Contains(t, line, "--snapshot s --target /volume --done-file uid --overwrite --memory-mib 256")
+	mounted := map[string]bool{}
+	for _, v := range c.VolumeMounts {
+		mounted[v.MountPath] = true
+	}
+	require.Equal(t, map[string]bool{"/mover": true, "/cache": true, "/volume": true}, mounted)
+}
