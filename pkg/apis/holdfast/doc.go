@@ -82,6 +82,9 @@ const (
 	// AnnotationPreserveAddresses ("true") on a Restore keeps the cluster IPs and node ports of
 	// Services where they are free.
 	AnnotationPreserveAddresses = "holdfast.io/preserve-addresses"
+	// AnnotationOverwriteVolumes ("true") on a Restore has the files of volumes that are not empty be
+	// replaced by those of file-system backups; without it such a volume is an error.
+	AnnotationOverwriteVolumes = "holdfast.io/overwrite-volumes"
 	// AnnotationItems on a Restore lists objects of the backup, and the Restore takes these alone:
 	// KIND/NAMESPACE/NAME, or KIND/NAME of a cluster-scoped one, separated by commas.
 	AnnotationItems = "holdfast.io/items"

@@ -59,8 +59,12 @@ func (r *Request) Ended() bool {
 	return false
 }
 
-// isUnaccepted reports whether no controller accepted the request within PrepareTimeout.
+// isUnaccepted reports whether no controller accepted the request within PrepareTimeout. A
+// PodVolumeRestore is accepted once its Pod is scheduled, which may take any time.
 func (r *Request) isUnaccepted(now time.Time) bool {
+	if _, is := r.Object.(*velerov1.PodVolumeRestore); is {
+		return false
+	}
 	waits := r.Phase == "" || r.Phase == velerov1.PodVolumePhaseNew
 	return waits && !now.Before(r.Object.GetCreationTimestamp().Add(PrepareTimeout))
 }

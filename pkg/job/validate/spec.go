@@ -61,10 +61,6 @@ func RestoreSpec(spec *velerov1.RestoreSpec) Problems {
 	}
 	p.addUnsupported(spec.ResourceModifier != nil, "spec.resourceModifier")
 	p.addUnsupported(spec.RestoreStatus != nil, "spec.restoreStatus")
-	if u := spec.UploaderConfig; u != nil {
-		p.addUnsupported(ptr.Deref(u.WriteSparseFiles, false), "spec.uploaderConfig.writeSparseFiles")
-		p.addUnsupported(u.ParallelFilesDownload != 0, "spec.uploaderConfig.parallelFilesDownload")
-	}
 	if !slices.Contains(existingPolicies, spec.ExistingResourcePolicy) {
 		p.addProblem("spec.existingResourcePolicy", "%q is none of none and update", spec.ExistingResourcePolicy)
 	}

@@ -286,18 +286,16 @@ func TestRestoreProblemsNameTheField(t *testing.T) {
 	for want, spec := range map[string]velerov1.RestoreSpec{
 		"spec.hooks.resources[0].postHooks[0].exec.command": {BackupName: "b", Hooks: velerov1.RestoreHooks{Resources: []velerov1.RestoreResourceHookSpec{
 			{Name: "h", PostHooks: []velerov1.RestoreResourceHook{{Exec: &velerov1.ExecRestoreHook{Command: []string{""}}}}}}}},
-		"spec.resourceModifier":                     {BackupName: "b", ResourceModifier: &corev1.TypedLocalObjectReference{Name: "m"}},
-		"spec.restoreStatus":                        {BackupName: "b", RestoreStatus: &velerov1.RestoreStatusSpec{}},
-		"spec.uploaderConfig.writeSparseFiles":      {BackupName: "b", UploaderConfig: &velerov1.UploaderConfigForRestore{WriteSparseFiles: ptr.To(true)}},
-		"spec.uploaderConfig.parallelFilesDownload": {BackupName: "b", UploaderConfig: &velerov1.UploaderConfigForRestore{ParallelFilesDownload: 2}},
-		"spec.existingResourcePolicy":               {BackupName: "b", ExistingResourcePolicy: "overwrite"},
-		"spec.namespaceMapping":                     {BackupName: "b", NamespaceMapping: map[string]string{"a": "Not_A_Name"}},
-		"exactly one":                               {},
-		"exactly one of":                            {BackupName: "b", ScheduleName: "s"},
-		"spec.backupName: backup \"absent\"":        {BackupName: "absent"},
-		"spec.scheduleName: no completed":           {ScheduleName: "never"},
-		"nodes are non-restorable resources":        {BackupName: "b", IncludedResources: []string{"nodes"}},
-		"\"gone\" not found":                        {BackupName: "lost"},
+		"spec.resourceModifier":              {BackupName: "b", ResourceModifier: &corev1.TypedLocalObjectReference{Name: "m"}},
+		"spec.restoreStatus":                 {BackupName: "b", RestoreStatus: &velerov1.RestoreStatusSpec{}},
+		"spec.existingResourcePolicy":        {BackupName: "b", ExistingResourcePolicy: "overwrite"},
+		"spec.namespaceMapping":              {BackupName: "b", NamespaceMapping: map[string]string{"a": "Not_A_Name"}},
+		"exactly one":                        {},
+		"exactly one of":                     {BackupName: "b", ScheduleName: "s"},
+		"spec.backupName: backup \"absent\"": {BackupName: "absent"},
+		"spec.scheduleName: no completed":    {ScheduleName: "never"},
+		"nodes are non-restorable resources": {BackupName: "b", IncludedResources: []string{"nodes"}},
+		"\"gone\" not found":                 {BackupName: "lost"},
 	} {
 		t.Run(want, func(t *testing.T) {
 			lost := storedBackup("lost", "", velerov1.BackupPhaseCompleted, 0)

@@ -8,6 +8,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/pkg/extension/builtin"
 	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
+	"github.com/holdfast-io/holdfast/pkg/extension/podvolume"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/pkg/service"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/job"
@@ -28,6 +29,15 @@ func (a *App) actionSets(base service.Base) func(context.Context, func(joblog.En
 			set.Errors = append(set.Errors, fmt.Sprintf("objects may lack what a plugin changes: %v", missing))
 		}
 		return set
+	}
+}
+
+// operations answers about what restores began.
+func (a *App) operations(config *Config) action.Operations {
+	mgr := a.runtime.Manager()
+	return &podvolume.Operations{
+		API:    podvolume.API{Reader: mgr.GetAPIReader(), Client: mgr.GetClient(), Namespace: config.Options.Namespace, Clock: config.Clock, Log: config.Log},
+		Others: a.home.Processes,
 	}
 }
 

@@ -101,11 +101,11 @@ func (a *App) wireParts(config *Config) error {
 		Cleaner: &job.FileCleaner{Reader: mgr.GetAPIReader(), Client: mgr.GetClient(), Locations: locations, Log: config.Log},
 		REST:    a.runtime.RestConfig(), Clock: config.Clock, Log: config.Log, Metrics: counts, WorkDir: a.runtime.WorkDir(),
 		TerminatingTimeout: config.TerminatingTimeout, ResourceTimeout: config.ResourceTimeout,
-		StorePatience: config.StorePatience, Exec: exec, Actions: a.actionSets(config.Base), Snapshotters: a.snapshotterSets(config.Base), ReadyTimeout: config.ReadyTimeout,
+		StorePatience: config.StorePatience, WaitImage: config.RestoreWaitImage, Exec: exec, Actions: a.actionSets(config.Base), Snapshotters: a.snapshotterSets(config.Base), ReadyTimeout: config.ReadyTimeout,
 		CSI:          isCSIEnabled(config.Base),
 		Validator:    &validate.Validator{Reader: mgr.GetAPIReader(), Namespace: namespace, Locations: locations, Clock: config.Clock},
 		PlanLifetime: config.PlanLifetime,
-		Operations:   &operation.Canceller{Actions: &operation.Actions{Shared: a.home.Processes, Homes: homes}, Clock: config.Clock, Log: config.Log},
+		Operations:   &operation.Canceller{Actions: &operation.Actions{Shared: a.operations(config), Homes: homes}, Clock: config.Clock, Log: config.Log},
 		Ended:        a.phaseAnnouncer(config), Events: mgr.GetEventRecorder(Name),
 	})
 	jobs := a.newEngine(config, kind, instance)

@@ -41,6 +41,9 @@ type Config struct {
 	// StorePatience is how long a location that cannot be reached is waited for before a restore
 	// fails.
 	StorePatience time.Duration
+	// RestoreWaitImage is the image of the init container in which restored Pods wait for the data of
+	// their volumes.
+	RestoreWaitImage string
 	// PlanLifetime is how long the plans of dry runs are kept.
 	PlanLifetime time.Duration
 }
@@ -52,6 +55,7 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&c.TerminatingTimeout, "terminating-resource-timeout", 10*time.Minute, "longest wait for an object of the same name that is being deleted, or a volume with a snapshot that is going away")
 	fs.DurationVar(&c.ResourceTimeout, "resource-timeout", 10*time.Minute, "longest wait for a restored definition or APIService to serve, or a webhook to answer")
 	fs.DurationVar(&c.ReadyTimeout, "additional-items-ready-timeout", 10*time.Minute, "longest wait for the additional items of a plugin to be ready, where it does not say")
+	fs.StringVar(&c.RestoreWaitImage, "restore-wait-image", "", "image of volume-mover, in which restored Pods wait for the data of their volumes; without one no data of file-system backups is restored")
 	c.Plugins.BindFlags(fs)
 	fs.DurationVar(&c.PlanLifetime, "plan-lifetime", 7*24*time.Hour, "how long the plans of dry runs are kept")
 	c.Operations.BindFlags(fs)

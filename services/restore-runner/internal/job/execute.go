@@ -120,8 +120,9 @@ func restoreObjects(ctx context.Context, a *restoreAttempt) error {
 func (a *restoreAttempt) engineConfig() restore.Config {
 	in, p, actions := a.inputs, a.prepared, a.actions
 	return restore.Config{
-		Request: restore.Request{Backup: in.backup.Name, Restore: a.restore.Name, UID: a.restore.UID, Spec: &a.restore.Spec, Server: a.cfg.Namespace,
-			PreserveAddresses: a.restore.Annotations[holdfast.AnnotationPreserveAddresses] == "true"},
+		Request: restore.Request{Backup: in.backup.Name, Restore: a.restore.Name, UID: a.restore.UID, Spec: &a.restore.Spec, Server: a.cfg.Namespace, Location: in.backup.Spec.StorageLocation,
+			PreserveAddresses: a.restore.Annotations[holdfast.AnnotationPreserveAddresses] == "true",
+			OverwriteVolumes:  a.restore.Annotations[holdfast.AnnotationOverwriteVolumes] == "true"},
 		Content: p.Content,
 		Cluster: restore.Cluster{
 			REST: a.cfg.REST, Catalog: p.catalog, Clock: a.cfg.Clock, Confirm: a.confirm, Stop: a.stopped.Done(),
@@ -130,7 +131,7 @@ func (a *restoreAttempt) engineConfig() restore.Config {
 		Records: restore.Records{Recorder: in.recorder, History: a.history, Unrecorded: in.records.readOnly, Idle: mark.WaitsOf(a.restore).Idle, Dir: in.dir},
 		Extensions: restore.Extensions{
 			Actions: actions.bound, IsProcessCrash: actions.set.IsProcessCrash, IsNotSent: actions.set.IsNotSent, Object: actions.object,
-			ReadyTimeout: a.cfg.ReadyTimeout, Exec: a.cfg.Exec,
+			ReadyTimeout: a.cfg.ReadyTimeout, Exec: a.cfg.Exec, WaitImage: a.cfg.WaitImage,
 		},
 	}
 }

@@ -79,6 +79,9 @@ type Config struct {
 	Snapshotters func(ctx context.Context, note func(joblog.Entry)) (s restore.Snapshotters, done func())
 	// Operations cancels what the actions of a restore began that fails or is deleted.
 	Operations *operation.Canceller
+	// WaitImage is the image of the init container in which restored Pods wait for the data of their
+	// volumes. Empty restores no such data.
+	WaitImage string
 	// Exec runs the hooks of restored Pods. Nil runs none.
 	Exec restore.Executor
 	// CSI has claims be filled from their CSI snapshots.

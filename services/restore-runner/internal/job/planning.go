@@ -190,7 +190,7 @@ func (p *restorePlanner) makePlan(ctx context.Context, out *preparedPlan, taken 
 		p.in.recorder.Warn(outcome.General, "the backup holds no items: zero items to be restored")
 	}
 	out.Snapshots = survey.Snapshots
-	taken.Snapshotted, taken.CSI = survey.Snapshots.Claims(), p.fillsClaims()
+	taken.Snapshotted, taken.CSI, taken.Items = survey.Snapshots.Claims(), p.fillsClaims(), out.tarball.Items
 	out.Volumes, err = volumes.Decide(ctx, parts.Volumes(survey.Volumes), out.tarball.Read, taken, spec.RestorePVs == nil || *spec.RestorePVs)
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 )
@@ -91,6 +92,9 @@ func (e *Entry) Fail(err error) {
 
 // Owes notes the owner references that are still missing.
 func (e *Entry) Owes(owes *Owes) { e.record.Owes = owes }
+
+// Began notes an operation that was begun with the outcome of the object.
+func (e *Entry) Began(o *operation.Operation) { e.record.Began = append(e.record.Began, *o) }
 
 // Linked notes that missing owner references were dealt with.
 func (e *Entry) Linked() { e.record.Linked = true }

@@ -74,7 +74,7 @@ func (r *Recorder) Replay(data []byte, history *History) error {
 			var ok bool
 			if node, ok = r.plan.Find(rec.Resource, rec.Namespace, rec.Name); !ok {
 				history.Unknown++
-				r.keepOperation(General, rec)
+				r.keepOperations(General, rec)
 				return
 			}
 		}

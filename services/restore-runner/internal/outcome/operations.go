@@ -23,10 +23,12 @@ func (r *Recorder) Operations() []Operation {
 	return operation.UniqueBy(out, func(o *Operation) *operation.Operation { return &o.Operation })
 }
 
-// keepOperation keeps the operation of a record; the caller holds the lock.
-func (r *Recorder) keepOperation(node int32, rec *Record) {
-	if rec.Call == nil || rec.Call.Begun == nil {
-		return
+// keepOperations keeps the operations of a record; the caller holds the lock.
+func (r *Recorder) keepOperations(node int32, rec *Record) {
+	if rec.Call != nil && rec.Call.Begun != nil {
+		r.begun = append(r.begun, Operation{Operation: *rec.Call.Begun, Node: node})
 	}
-	r.begun = append(r.begun, Operation{Operation: *rec.Call.Begun, Node: node})
+	for i := range rec.Began {
+		r.begun = append(r.begun, Operation{Operation: rec.Began[i], Node: node})
+	}
 }

@@ -47,7 +47,7 @@ func (r *Recorder) LoadUnfinished(data []byte) error {
 	defer r.mu.Unlock()
 	return EachRecord(data, func(rec *Record) {
 		setPaused(&r.paused, rec)
-		r.keepOperation(General, rec)
+		r.keepOperations(General, rec)
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/pkg/json/jsonlimit"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
@@ -57,6 +58,9 @@ type Record struct {
 	Intent apply.Intent `json:"intent,omitempty"`
 	// Call is set before an action is called that may begin an operation, and again afterwards.
 	Call *Call `json:"call,omitempty"`
+	// Began is set with the outcome of a Pod: the operations that fill its volumes. They are complete without
+	// the plan, as Call.Begun is.
+	Began []operation.Operation `json:"began,omitempty"`
 	// Volume is set before a volume is made for a PersistentVolume, and again once it is; and before
 	// a claim is created that is filled from a CSI snapshot, and again once nothing waits for it.
 	Volume *Volume `json:"volume,omitempty"`

@@ -243,7 +243,7 @@ func (r *Recorder) applyRecord(node int32, rec *Record) {
 		}
 	}
 	setPaused(&r.paused, rec)
-	r.keepOperation(node, rec)
+	r.keepOperations(node, rec)
 	if node == General {
 		return
 	}

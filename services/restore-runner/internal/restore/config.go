@@ -48,8 +48,10 @@ type Request struct {
 	Spec *velerov1.RestoreSpec
 	// PreserveAddresses: Services keep their cluster IPs and node ports where these are free.
 	PreserveAddresses bool
-	// Server is the namespace of the server.
-	Server string
+	// OverwriteVolumes: volumes that are not empty are filled from file-system backups all the same.
+	OverwriteVolumes bool
+	// Server is the namespace of the server, Location the one that the backup is in.
+	Server, Location string
 }
 
 // Content is what the backup holds, and what becomes of it.
@@ -126,6 +128,9 @@ type Extensions struct {
 	Instance string
 	// Snapshotters make volumes of snapshots. Nil makes those objects errors that need one.
 	Snapshotters Snapshotters
+	// WaitImage is the image of the init container in which Pods wait for the data of their volumes. Empty
+	// restores no such data.
+	WaitImage string
 	// Exec runs the hooks of restored Pods. Nil runs none.
 	Exec Executor
 }

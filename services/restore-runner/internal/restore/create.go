@@ -28,6 +28,7 @@ type objectCreation struct {
 	finisher *flight.Finisher
 	volumes  *volumes.Provisioner
 	claims   *volumes.Filler
+	pods     *volumes.PodFiller
 	pauser   *pausing.Pauser
 	webhooks *flight.LateWebhooks
 	quotas   *flight.Quotas
@@ -88,7 +89,7 @@ func (c *objectCreation) createObject(ctx context.Context, s *actions.PendingSta
 	if result.Fresh {
 		owners.Report(s.Entry)
 	}
-	if c.creator.Complete(ctx, s.Entry, o, &result) && c.volumes.Settle(ctx, s.Entry, o, &result) && c.finisher.Owners.CatchUp(ctx, s.Entry, o.Node, &result, owners.Now) {
+	if c.creator.Complete(ctx, s.Entry, o, &result) && c.volumes.Settle(ctx, s.Entry, o, &result) && c.pods.Request(ctx, s.Entry, o, &result) && c.finisher.Owners.CatchUp(ctx, s.Entry, o.Node, &result, owners.Now) {
 		if result.Action == apply.Created {
 			if o.Stored != "" {
 				s.Entry.Info(fmt.Sprintf("created as %s: the cluster does not serve %s, in which it is stored", object.TextAt(o.Body, "apiVersion"), o.Stored))

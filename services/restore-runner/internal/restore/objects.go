@@ -75,6 +75,7 @@ func (p *objectRestorer) restoreObject(ctx context.Context, v int32) *dispatch.W
 	}
 	if s.Wait == nil {
 		if skip := p.screen.Skipped(ctx, o); skip != nil {
+			p.creation.pods.NoteSkipped(o, skip)
 			p.finisher.Skip(ctx, v, skip)
 			return nil
 		}
@@ -131,6 +132,9 @@ func (p *objectRestorer) createOrWait(ctx context.Context, s *actions.PendingSta
 		err := p.creation.volumes.Provision(ctx, s.Entry, o)
 		if err == nil {
 			err = p.creation.claims.Fill(ctx, s.Entry, o)
+		}
+		if err == nil {
+			err = p.creation.pods.Prepare(ctx, o)
 		}
 		if err == nil {
 			again, err = p.creation.createObject(ctx, s, o)

@@ -165,7 +165,7 @@ func runAt(t testing.TB, clk clock.WithTicker, s *kubetest.Server, b *backup, sp
 	survey, err := plan.ReadSurvey(t.Context(), b)
 	require.NoError(t, err)
 	volumes, err := volumes.Decide(t.Context(), survey.Volumes, b.Read, volumes.Taken{
-		Snapshots: b.snapshots, Infos: b.infos, Elsewhere: b.elsewhere, Snapshotted: survey.Snapshots.Claims(), CSI: b.csi,
+		Snapshots: b.snapshots, Infos: b.infos, Elsewhere: b.elsewhere, Snapshotted: survey.Snapshots.Claims(), CSI: b.csi, Items: b.Items,
 	}, true)
 	require.NoError(t, err)
 	catalog, err := resource.Discover(t.Context(), s.Config())
@@ -525,7 +525,7 @@ func TestVolumeDataThatIsNotRestoredIsAnErrorOfItsClaim(t *testing.T) {
 	errs := f.results.Errors.Namespaces["c"]
 	require.Len(t, errs, 4, errs)
 	for _, want := range []string{
-		"volume pv-kept: its data is in a PodVolumeBackup, which this version does not restore",
+		"volume pv-kept: its data is in a PodVolumeBackup, which the backup does not list",
 		"claim moved: its data is in a DataUpload, which this version does not restore",
 		"volume scratch of the pod: its data is in a PodVolumeBackup", "volume data of the pod, claim old: its data is in a PodVolumeBackup",
 	} {

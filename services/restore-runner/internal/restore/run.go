@@ -5,6 +5,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/extension/csisnapshot/restored"
+	"github.com/holdfast-io/holdfast/pkg/extension/podvolume"
 	"github.com/holdfast-io/holdfast/pkg/job/panics"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
@@ -143,6 +144,12 @@ func (r *restoreRun) restoreObjects(ctx context.Context) error {
 		Restore: restored.Restore{Server: cfg.Server, UID: cfg.UID, Labels: map[string]string{
 			velerov1.LabelBackupName: velerov1.LabelValue(cfg.Backup), velerov1.LabelRestoreName: velerov1.LabelValue(cfg.Restore)}},
 	})
+	pods := &volumes.PodFiller{PodFillerConfig: volumes.PodFillerConfig{
+		Plan: cfg.Plan, Recorder: cfg.Recorder, Existing: r.existing, Volumes: cfg.Volumes, Image: cfg.WaitImage,
+		Restore: podvolume.RestoreJob{Name: cfg.Restore, UID: cfg.UID, Namespace: cfg.Server, Location: cfg.Location,
+			Settings: podvolume.RestoreSettings(cfg.Spec.UploaderConfig, cfg.OverwriteVolumes)},
+		Unrecorded: cfg.Unrecorded, DryRun: cfg.DryRun != nil, Timeouts: r.timeouts, Clock: cfg.Clock,
+	}}
 	quotas := flight.NewQuotas(flight.QuotasConfig{Plan: cfg.Plan, Recorder: cfg.Recorder, Client: r.existing.Client, Namespaces: r.targets,
 		Poller: object.Poller{Clock: cfg.Clock, Stop: r.stop, Recorder: cfg.Recorder}})
 	pauser := &pausing.Pauser{Rules: cfg.Pauses, Recorder: cfg.Recorder, Existing: r.existing, Namespaces: r.targets}
@@ -150,7 +157,7 @@ func (r *restoreRun) restoreObjects(ctx context.Context) error {
 		plan: cfg.Plan, recorder: cfg.Recorder, loader: r.loader, screen: r.screen, chains: r.chains, pending: r.pending,
 		namespaces: r.namespaces, services: services, finisher: r.finisher, workers: r.workers, reset: r.reset, retrier: dispatch.NewRetrier(cfg.Clock),
 		creation: &objectCreation{
-			plan: cfg.Plan, client: r.existing.Client, creator: r.creator, finisher: r.finisher, volumes: provisioner, claims: claims, pauser: pauser, hooks: r.hooks, keeper: r.keeper,
+			plan: cfg.Plan, client: r.existing.Client, creator: r.creator, finisher: r.finisher, volumes: provisioner, claims: claims, pods: pods, pauser: pauser, hooks: r.hooks, keeper: r.keeper,
 			webhooks: late, quotas: quotas, names: r.names, reset: r.reset, catalog: r.catalog, defined: r.definitions.Defined, timeouts: r.timeouts,
 		},
 	}

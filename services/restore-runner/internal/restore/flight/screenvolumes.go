@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/object"
@@ -17,8 +18,19 @@ func (s *Screen) reportClaimData(e *outcome.Entry, o *object.Object) {
 		e.Error("volume " + name + ": " + problem)
 		return
 	}
-	if problem := s.Volumes.ClaimProblem(s.Plan.Source(o.Node), s.Plan.Name(o.Node)); problem != "" {
-		e.Error("claim " + s.Plan.Name(o.Node) + ": " + problem)
+	source, claim := s.Plan.Source(o.Node), s.Plan.Name(o.Node)
+	if problem := s.Volumes.ClaimProblem(source, claim); problem != "" {
+		e.Error("claim " + claim + ": " + problem)
+		return
+	}
+	pods, filled := s.Volumes.Mounts(source, claim)
+	planned := slices.ContainsFunc(pods, func(pod string) bool {
+		node, ok := s.Plan.Find("pods", source, pod)
+		return ok && s.Owners.Recorder.Concerns(node)
+	})
+	if filled && !planned {
+		e.Error(fmt.Sprintf("claim %s: its data is restored with a Pod that mounts it (%s), and none is part of the restore: the claim gets a new, empty volume",
+			claim, strings.Join(pods, ", ")))
 	}
 }
 

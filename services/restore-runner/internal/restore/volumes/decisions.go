@@ -3,6 +3,7 @@ package volumes
 import (
 	"context"
 	"fmt"
+	"iter"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -43,6 +44,7 @@ type Decisions struct {
 	wanted  bool
 	volumes map[string]restoreDecision
 	lost    lostData
+	files   fileBackups
 }
 
 type restoreDecision struct {
@@ -78,6 +80,8 @@ type Taken struct {
 	Snapshotted []types.NamespacedName
 	// CSI reports that claims are filled from their CSI snapshots.
 	CSI bool
+	// Items lists the items of the backup. Nil lists none.
+	Items func(ctx context.Context) iter.Seq2[manifest.Item, error]
 }
 
 // Decide reads the volumes of a backup one after the other. restorePVs is the restore's setting:
@@ -85,7 +89,11 @@ type Taken struct {
 // the pod. A volume whose body cannot be read is decided by the files alone; restoring it will
 // report the reason.
 func Decide(ctx context.Context, items []manifest.Item, read Reader, from Taken, restorePVs bool) (*Decisions, error) {
-	d := &Decisions{wanted: restorePVs, volumes: map[string]restoreDecision{}, lost: newLost(&from, restorePVs)}
+	d := &Decisions{wanted: restorePVs, volumes: map[string]restoreDecision{}, files: newFileBackups()}
+	d.lost = newLost(&from, restorePVs, &d.files)
+	if err := d.files.findMounts(from.itemsOf(ctx)); err != nil {
+		return nil, err
+	}
 	taken := byVolume(from.Snapshots)
 	for name := range taken { // those of a backup without volume information
 		d.volumes[name] = decideNative(taken[name], restorePVs)
@@ -123,7 +131,7 @@ func Decide(ctx context.Context, items []manifest.Item, read Reader, from Taken,
 		}
 		if claim := pv.Spec.ClaimRef; claim != nil {
 			now.claimSpace, now.claim = claim.Namespace, claim.Name
-			d.lost.reconcileVolume(&now, known)
+			d.lost.reconcileVolume(&now, known, &d.files)
 		}
 		d.volumes[item.Name] = now
 	}
@@ -138,7 +146,14 @@ func (d *Decisions) byInfo(from *Taken, info *Info, policy string, restorePVs bo
 		return restoreDecision{recorded: true, reprovision: true}
 	case method == methodCSI && info.DataMoved:
 		return restoreDecision{recorded: true, reprovision: true, problem: from.notRestored(string(volumedata.DataUpload))}
-	case method == methodPod, method == methodCSI:
+	case method == methodPod:
+		claim := objectName{info.Namespace, info.Claim}
+		problem := d.lost.claims[claim]
+		if problem == "" && d.files.claims[claim] == nil {
+			problem = fileProblem(&volumedata.Data{}) + newVolume
+		}
+		return restoreDecision{recorded: true, reprovision: true, problem: problem}
+	case method == methodCSI:
 		return restoreDecision{recorded: true, reprovision: true, problem: from.notRestored(method)}
 	}
 	return restoreDecision{reprovision: policy == "Delete"}

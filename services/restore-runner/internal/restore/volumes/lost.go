@@ -17,6 +17,8 @@ type lostData struct {
 // objectName is an object's in the backup.
 type objectName struct{ namespace, name string }
 
+const newVolume = ": the claim gets a new, empty volume"
+
 // notRestored is the message about data that is not restored.
 func (t *Taken) notRestored(method string) string {
 	why := "this version does not restore"
@@ -27,13 +29,13 @@ func (t *Taken) notRestored(method string) string {
 	default:
 		why = "this server does not restore (--features EnableCSI is off)"
 	}
-	return "its data is in a " + method + ", which " + why + ": the claim gets a new, empty volume"
+	return "its data is in a " + method + ", which " + why + newVolume
 }
 
 // newLost sorts data by claim, or by pod where no claim is named. Snapshots count only where
 // volumes are to be restored; what is in a file system backup is restored with the pod in any case
 // (Velero 1.18).
-func newLost(from *Taken, restorePVs bool) lostData {
+func newLost(from *Taken, restorePVs bool, files *fileBackups) lostData {
 	l := lostData{filled: map[objectName]bool{}, claims: map[objectName]string{}, pods: map[objectName]map[string]string{}}
 	data := from.Elsewhere
 	for _, s := range from.Snapshotted {
@@ -52,30 +54,47 @@ func newLost(from *Taken, restorePVs bool) lostData {
 		pods := d.Method == volumedata.PodVolumeBackup
 		switch {
 		case !pods && !restorePVs:
-		case d.Claim != "" && d.Method == volumedata.CSISnapshot && l.filled[objectName{d.Namespace, d.Claim}]:
+		case d.Claim != "" && d.Method != volumedata.DataUpload && l.filled[objectName{d.Namespace, d.Claim}]:
+		case pods:
+			l.addFiles(d, files)
 		case d.Claim != "":
 			l.claims[objectName{d.Namespace, d.Claim}] = from.notRestored(string(d.Method))
-		case pods && d.Pod != "":
-			pod := objectName{d.Namespace, d.Pod}
-			if l.pods[pod] == nil {
-				l.pods[pod] = map[string]string{}
-			}
-			l.pods[pod][d.PodVolume] = "its data is in a PodVolumeBackup, which this version does not restore"
 		case d.Snapshot != "" && !named[d.Namespace]:
 			l.snapshots = append(l.snapshots, d.Namespace+"/"+d.Snapshot)
 		}
+	}
+	for claim := range files.claims {
+		delete(l.claims, claim)
 	}
 	slices.Sort(l.snapshots)
 	l.snapshots = slices.Compact(l.snapshots)
 	return l
 }
 
+// addFiles sorts a PodVolumeBackup.
+func (l *lostData) addFiles(d volumedata.Data, files *fileBackups) {
+	problem := fileProblem(&d)
+	switch {
+	case problem == "":
+		files.addBackup(&d)
+	case d.Claim != "":
+		l.claims[objectName{d.Namespace, d.Claim}] = problem + newVolume
+	default:
+		pod := objectName{d.Namespace, d.Pod}
+		if l.pods[pod] == nil {
+			l.pods[pod] = map[string]string{}
+		}
+		l.pods[pod][d.PodVolume] = problem
+	}
+}
+
 // reconcileVolume makes volume and claim agree. A volume that comes back by what is known of it brings
 // its claim's data; one of which nothing is known, and of whose claim there is data elsewhere, does
 // not come back (Velero 1.18).
-func (l *lostData) reconcileVolume(volume *restoreDecision, known bool) {
+func (l *lostData) reconcileVolume(volume *restoreDecision, known bool, files *fileBackups) {
 	claim := objectName{volume.claimSpace, volume.claim}
 	problem, has := l.claims[claim]
+	has = has || files.claims[claim] != nil
 	switch {
 	case l.filled[claim] && volume.snapshot == nil:
 		volume.recorded, volume.reprovision, volume.problem = true, true, problem
@@ -86,6 +105,7 @@ func (l *lostData) reconcileVolume(volume *restoreDecision, known bool) {
 		volume.recorded, volume.reprovision, volume.problem = true, true, problem
 	case !volume.reprovision:
 		delete(l.claims, claim)
+		delete(files.claims, claim)
 	}
 }
 

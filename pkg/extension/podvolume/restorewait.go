@@ -1,0 +1,130 @@
+package podvolume
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// WaitContainer is the init container that holds a restored Pod back until its volumes are filled.
+// Velero's node-agent looks for it by that name.
+const WaitContainer = "restore-wait"
+
+// waitContainers are the names that it has, or had.
+var waitContainers = []string{WaitContainer, "restic-wait"}
+
+// Wait is what the init container is made of.
+type Wait struct {
+	Image string
+	// Restore is the UID of the Restore.
+	Restore types.UID
+	// Volumes are the names of the volumes that are waited for. Those in Shared have claims for which
+	// other Pods wait, too.
+	Volumes, Shared []string
+}
+
+const (
+	waitDir = "/restores/"
+	// What the init container may use (Velero 1.18).
+	waitCPU    = "100m"
+	waitMemory = "128Mi"
+	// waitUser is the user where the Pod has to run as one other than root, and names none (Velero 1.18).
+	waitUser = int64(1000)
+)
+
+// body is a part of an object.
+type body = map[string]any
+
+// HasWait reports whether the spec of a Pod has the init container of a restore.
+func HasWait(spec map[string]any) bool {
+	return slices.ContainsFunc(listAt(spec, "initContainers"), isWait)
+}
+
+func isWait(container any) bool {
+	c, _ := container.(body)
+	name, _ := c["name"].(string)
+	return slices.Contains(waitContainers, name)
+}
+
+// SetWait returns the spec of a Pod with the init container first, and without those of earlier
+// restores. With no volumes it has none. The spec given is not changed.
+func SetWait(spec map[string]any, w *Wait) map[string]any {
+	var all []any
+	if len(w.Volumes) > 0 {
+		all = append(all, w.container(waitSecurity(spec)))
+	}
+	for _, c := range listAt(spec, "initContainers") {
+		if !isWait(c) {
+			all = append(all, c)
+		}
+	}
+	spec = maps.Clone(spec)
+	delete(spec, "initContainers")
+	if len(all) > 0 {
+		spec["initContainers"] = all
+	}
+	return spec
+}
+
+func (w *Wait) container(security body) body {
+	args := []any{"wait", string(w.Restore)}
+	for _, name := range w.Shared {
+		args = append(args, "--keep", name)
+	}
+	var mounts []any
+	for _, name := range w.Volumes {
+		mounts = append(mounts, body{"name": name, "mountPath": waitDir + name})
+	}
+	used := body{"cpu": waitCPU, "memory": waitMemory}
+	return body{
+		"name": WaitContainer, "image": w.Image, "args": args, "volumeMounts": mounts, "securityContext": security,
+		"resources": body{"requests": used, "limits": maps.Clone(used)},
+	}
+}
+
+// waitSecurity returns the security context of the init container, which has to see the volumes as
+// the Pod does: that of the first container, as the user of the Pod. Velero takes user 1000 where none
+// is named; but then most images run as root, and keep their directories to themselves.
+func waitSecurity(spec body) body {
+	pod, own := mapAt(spec, "securityContext"), body{}
+	if containers := listAt(spec, "containers"); len(containers) > 0 {
+		first, _ := containers[0].(body)
+		own = maps.Clone(mapAt(first, "securityContext"))
+	}
+	if len(own) == 0 {
+		own = body{
+			"allowPrivilegeEscalation": false, "capabilities": body{"drop": []any{"ALL"}},
+			"seccompProfile": body{"type": "RuntimeDefault"},
+		}
+	}
+	user := own["runAsUser"]
+	if user == nil {
+		user = pod["runAsUser"]
+	}
+	if user == nil {
+		user = int64(0)
+		if own["runAsNonRoot"] == true || own["runAsNonRoot"] == nil && pod["runAsNonRoot"] == true {
+			user = waitUser
+		}
+		own["runAsUser"] = user
+	}
+	if fmt.Sprint(user) == "0" {
+		capabilities := body{}
+		maps.Copy(capabilities, mapAt(own, "capabilities"))
+		capabilities["add"] = append(slices.Clone(listAt(capabilities, "add")), "DAC_OVERRIDE")
+		own["capabilities"] = capabilities
+	}
+	return own
+}
+
+func mapAt(o body, key string) body {
+	child, _ := o[key].(body)
+	return child
+}
+
+func listAt(o body, key string) []any {
+	list, _ := o[key].([]any)
+	return list
+}
