@@ -41,13 +41,16 @@ type bed struct {
 	controller *control.Controller
 	registry   *prometheus.Registry
 
-	mu     sync.Mutex
 	refuse func(client.Object) error // creates
 	log    string                    // of movers
+
+	mu     sync.Mutex
 	events []string
 }
 
 func (b *bed) Eventf(_, _ runtime.Object, _, reason, _, _ string, _ ...any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	b.events = append(b.events, reason)
 }
 

@@ -1,0 +1,229 @@
+package control_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/services/volume-mover/internal/outcome"
+)
+
+// startWaiting has Pod web-0 be restored: its init container waits for the data.
+func (b *bed) startWaiting() {
+	b.t.Helper()
+	pod := newPod("web-0", "")
+	b.update(pod, func() { pod.Spec.InitContainers = []corev1.Container{{Name: "restore-wait"}} })
+	b.setPod(func(pod *corev1.Pod) {
+		pod.Status.Phase = corev1.PodPending
+		pod.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "restore-wait", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+	})
+}
+
+func TestARestoreIsMovedByAPod(t *testing.T) {
+	r := newRestore("r-1", "data")
+	r.Spec.UploaderSettings = map[string]string{"Overwrite": "true", "ParallelFilesDownload": "100"}
+	b := newBed(t, r)
+	b.startWaiting()
+	b.step(r)
+	require.Equal(t, velerov1.PodVolumePhaseAccepted, r.Status.Phase)
+	require.Equal(t, "node-1", r.Status.Node)
+	pod := b.mover("r-1")
+	require.Equal(t, "node-1", pod.Spec.NodeName)
+	require.False(t, pod.Spec.Containers[0].VolumeMounts[2].ReadOnly)
+	line := strings.Join(pod.Spec.Containers[0].Args, " ")
+	require.Contains(t, line, "--namespace source ", "the repository is that of the namespace it was backed up in")
+	require.Contains(t, line, "--snapshot snapshot-1 --target /volume --done-file restore-uid --overwrite --parallel 64")
+
+	b.run("r-1")
+	b.step(r)
+	require.Equal(t, velerov1.PodVolumePhaseInProgress, r.Status.Phase)
+	b.end("r-1", outcome.Result{Phase: outcome.Completed, SnapshotID: "snapshot-1", Bytes: 9})
+	b.step(r)
+	require.Equal(t, velerov1.PodVolumePhaseCompleted, r.Status.Phase)
+	require.Equal(t, velerov1.DataMoveOperationProgress{BytesDone: 9, TotalBytes: 9}, r.Status.Progress)
+	b.requireNoMover("r-1")
+	repository := &velerov1.BackupRepository{}
+	require.NoError(t, b.client.Get(t.Context(), client.ObjectKey{Namespace: server, Name: "source-default-kopia"}, repository))
+}
+
+// TestARestoreWaitsForItsPod: until the Pod waits on a node, nothing is there to be filled.
+func TestARestoreWaitsForItsPod(t *testing.T) {
+	r := newRestore("r-1", "data")
+	b := newBed(t, r)
+	b.startWaiting()
+	b.setPod(func(pod *corev1.Pod) { pod.Status.InitContainerStatuses = nil })
+	require.Equal(t, 5*time.Second, b.step(r))
+	require.Empty(t, r.Status.Phase)
+	b.clock.Step(24 * time.Hour) // the operation's own timeout ends it
+	b.startWaiting()
+	b.step(r)
+	require.Equal(t, velerov1.PodVolumePhaseAccepted, r.Status.Phase)
+	require.NotNil(t, b.mover("r-1"), "its mover has its time from the acceptance on")
+}
+
+func TestWhichRestoresAreRefused(t *testing.T) {
+	for message, change := range map[string]func(*bed, *velerov1.PodVolumeRestore){
+		"Pod shop/web-1 is gone": func(_ *bed, r *velerov1.PodVolumeRestore) { r.Spec.Pod.Name = "web-1" },
+		"is another one":         func(_ *bed, r *velerov1.PodVolumeRestore) { r.Spec.Pod.UID = "old" },
+		"has ended": func(b *bed, _ *velerov1.PodVolumeRestore) {
+			b.setPod(func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed })
+		},
+		"there is no owner": func(_ *bed, r *velerov1.PodVolumeRestore) { r.OwnerReferences = nil },
+		"no init container restore-wait": func(b *bed, _ *velerov1.PodVolumeRestore) {
+			pod := newPod("web-0", "")
+			b.update(pod, func() { pod.Spec.InitContainers = nil })
+		},
+	} {
+		t.Run(message, func(t *testing.T) {
+			r := newRestore("r-1", "data")
+			b := newBed(t)
+			b.startWaiting()
+			change(b, r)
+			require.NoError(t, b.client.Create(t.Context(), r))
+			b.step(r)
+			require.Equal(t, velerov1.PodVolumePhaseFailed, r.Status.Phase)
+			require.Contains(t, r.Status.Message, message)
+			b.requireNoMover("r-1")
+		})
+	}
+}
+
+func TestCancel(t *testing.T) {
+	cancel := func(b *bed, r *velerov1.PodVolumeBackup) { b.update(r, func() { r.Spec.Cancel = true }) }
+	deletePod := func(b *bed) { // its kubelet needs time
+		pod := b.mover("b-1")
+		b.update(pod, func() { pod.Finalizers = []string{"test/kubelet"} })
+	}
+	t.Run("before it was accepted", func(t *testing.T) {
+		r := newBackup("b-1", "scratch")
+		r.Spec.Cancel = true
+		b := newBed(t, r)
+		b.step(r)
+		b.requireEnd(r, velerov1.PodVolumePhaseCanceled, "before it began")
+	})
+	t.Run("before the Pod was made", func(t *testing.T) {
+		r := newBackup("b-1", "scratch")
+		r.Status.Phase = velerov1.PodVolumePhaseAccepted
+		r.Spec.Cancel = true
+		b := newBed(t, r)
+		b.step(r)
+		b.requireEnd(r, velerov1.PodVolumePhaseCanceled, "canceled")
+	})
+	t.Run("while it runs", func(t *testing.T) {
+		r := newBackup("b-1", "scratch")
+		b := newBed(t, r)
+		b.step(r)
+		b.run("b-1")
+		b.step(r)
+		deletePod(b)
+		cancel(b, r)
+		require.Equal(t, 5*time.Second, b.step(r))
+		require.Equal(t, velerov1.PodVolumePhaseCanceling, r.Status.Phase)
+		require.NotNil(t, b.mover("b-1").DeletionTimestamp)
+		b.end("b-1", outcome.Result{Phase: outcome.Canceled, Message: "told to stop"})
+		b.step(r)
+		require.Equal(t, velerov1.PodVolumePhaseCanceled, r.Status.Phase)
+		require.Equal(t, "told to stop", r.Status.Message)
+	})
+	t.Run("and the Pod is gone", func(t *testing.T) {
+		r := newBackup("b-1", "scratch")
+		b := newBed(t, r)
+		b.step(r)
+		b.run("b-1")
+		b.step(r)
+		cancel(b, r)
+		b.step(r)
+		b.requireEnd(r, velerov1.PodVolumePhaseCanceled, "canceled")
+	})
+	t.Run("too late", func(t *testing.T) {
+		r := newBackup("b-1", "scratch")
+		b := newBed(t, r)
+		b.step(r)
+		b.run("b-1")
+		b.step(r)
+		b.end("b-1", outcome.Result{Phase: outcome.Completed, SnapshotID: "s"})
+		cancel(b, r)
+		b.step(r)
+		b.requireEnd(r, velerov1.PodVolumePhaseCompleted, "")
+		require.Equal(t, "s", r.Status.SnapshotID)
+	})
+	t.Run("and the node is lost", func(t *testing.T) {
+		r := newBackup("b-1", "scratch")
+		b := newBed(t, r)
+		b.step(r)
+		b.run("b-1")
+		deletePod(b)
+		cancel(b, r)
+		b.step(r)
+		b.clock.SetTime(b.mover("b-1").DeletionTimestamp.Add(5*time.Minute + time.Second))
+		b.step(r)
+		require.Equal(t, velerov1.PodVolumePhaseCanceled, r.Status.Phase)
+	})
+}
+
+// TestARequestThatIsDeletedTakesItsMoverAlong also when its deletion waits for something.
+func TestARequestThatIsDeletedTakesItsMoverAlong(t *testing.T) {
+	r := newBackup("b-1", "scratch")
+	r.Finalizers = []string{"test/wait"}
+	b := newBed(t, r)
+	b.step(r)
+	require.NoError(t, b.client.Delete(t.Context(), r))
+	b.step(r)
+	b.requireNoMover("b-1")
+	fresh := newBackup("b-2", "scratch")
+	fresh.Finalizers = []string{"test/wait"}
+	require.NoError(t, b.client.Create(t.Context(), fresh))
+	require.NoError(t, b.client.Delete(t.Context(), fresh))
+	b.step(fresh)
+	require.Empty(t, fresh.Status.Phase)
+}
+
+func TestARepositoryThatCannotBeOpenedIsNotReady(t *testing.T) {
+	r := newBackup("b-1", "scratch")
+	b := newBed(t, r)
+	for _, c := range []struct {
+		result outcome.Result
+		phase  velerov1.BackupRepositoryPhase
+	}{
+		{outcome.Result{Phase: outcome.Failed, Message: "disk error"}, ""},
+		{outcome.Result{Phase: outcome.Failed, Message: "wrong password", Unopened: true}, velerov1.BackupRepositoryPhaseNotReady},
+		{outcome.Result{Phase: outcome.Failed, Message: "disk error"}, velerov1.BackupRepositoryPhaseNotReady},
+		{outcome.Result{Phase: outcome.Completed, SnapshotID: "s"}, velerov1.BackupRepositoryPhaseReady},
+	} {
+		b.update(r, func() { r.Status = velerov1.PodVolumeBackupStatus{} })
+		b.step(r)
+		b.run("b-1")
+		b.end("b-1", c.result)
+		b.step(r)
+		found := &velerov1.BackupRepository{}
+		err := b.client.Get(t.Context(), client.ObjectKey{Namespace: server, Name: "shop-default-kopia"}, found)
+		require.Equal(t, c.phase == "", err != nil, "%v", err)
+		require.Equal(t, c.phase, found.Status.Phase)
+		if c.phase == velerov1.BackupRepositoryPhaseNotReady {
+			require.Equal(t, "wrong password", found.Status.Message)
+		} else {
+			require.Empty(t, found.Status.Message)
+		}
+	}
+}
+
+func TestThePasswordOfTheRepositoriesStays(t *testing.T) {
+	for password, message := range map[string]string{"mine\n": "", " ": "has no password"} {
+		r := newBackup("b-1", "scratch")
+		b := newBed(t, r, &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: server, Name: "velero-repo-credentials"}, Data: map[string][]byte{"repository-password": []byte(password)},
+		})
+		b.step(r)
+		if message != "" {
+			require.Contains(t, r.Status.Message, message)
+			continue
+		}
+		require.Equal(t, "mine", string(b.secret("b-1").Data["password"]))
+	}
+}

@@ -1,0 +1,54 @@
+package control_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/kube"
+	"github.com/holdfast-io/holdfast/services/volume-mover/internal/control"
+)
+
+// serve runs the controller until the test or stop ends it. Its cache reports nothing.
+func (b *bed) serve() (stop func()) {
+	ctx, cancel := context.WithCancel(b.t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- b.controller.Run(ctx, &informertest.FakeInformers{Scheme: kube.Scheme()}) }()
+	return func() {
+		cancel()
+		require.NoError(b.t, <-ended)
+	}
+}
+
+// TestASuccessorCountsTheMoversThatRun: limits hold from its first decision on.
+func TestASuccessorCountsTheMoversThatRun(t *testing.T) {
+	running, restoring, waiting, old := newBackup("b-1", "scratch"), newRestore("r-1", "data"), newBackup("b-2", "scratch"), newBackup("b-0", "data")
+	running.Status.Phase = velerov1.PodVolumePhaseInProgress
+	restoring.Status.Phase, restoring.Status.Node = velerov1.PodVolumePhaseAccepted, "node-1"
+	old.Status.Phase = velerov1.PodVolumePhaseCompleted
+	b := newBed(t, running, restoring, waiting, old)
+	b.configure(func(c *control.Config) { c.PerNode = 2 })
+	stop := b.serve()
+	require.Eventually(t, func() bool { return b.secret("velero-repo-credentials") != nil }, time.Minute, time.Millisecond)
+	stop()
+	require.Equal(t, 5*time.Second, b.step(waiting))
+	require.Empty(t, waiting.Status.Phase)
+	require.GreaterOrEqual(t, len(b.secret("velero-repo-credentials").Data["repository-password"]), 20)
+	require.Empty(t, b.events)
+}
+
+func TestAPasswordThatEverybodyKnowsIsToldOf(t *testing.T) {
+	b := newBed(t, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: server, Name: "velero-repo-credentials"}, Data: map[string][]byte{"repository-password": []byte("static-passw0rd\n")},
+	})
+	stop := b.serve()
+	require.Eventually(t, func() bool { b.mu.Lock(); defer b.mu.Unlock(); return len(b.events) > 0 }, time.Minute, time.Millisecond)
+	stop()
+	require.Equal(t, []string{"KnownPassword"}, b.events)
+}
