@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -103,15 +104,8 @@ type auditEvent struct {
 // each once. A call that one service was reviewed for by another is among them.
 func (a *Audit) Requests(t *testing.T) (allowed map[Request]bool, refused map[Request]string) {
 	t.Helper()
-	file, err := os.Open(a.log)
-	require.NoError(t, err)
-	defer func() { _ = file.Close() }()
 	allowed, refused = map[Request]bool{}, map[Request]string{}
-	lines := bufio.NewScanner(file)
-	lines.Buffer(nil, 1<<24)
-	for lines.Scan() {
-		var e auditEvent
-		require.NoError(t, json.Unmarshal(lines.Bytes(), &e))
+	a.readEvents(t, 0, func(e *auditEvent) {
 		r := e.requestOf()
 		refusal := e.Decision["authorization.k8s.io/decision"] == "forbid" || !a.AdmissionRefuses && e.ResponseStatus.Code == http.StatusForbidden
 		switch {
@@ -125,9 +119,51 @@ func (a *Audit) Requests(t *testing.T) (allowed map[Request]bool, refused map[Re
 		} else if ok {
 			refused[call] = "reviewed by " + r.Service
 		}
+	})
+	return allowed, refused
+}
+
+// readEvents reads the log from a place on.
+func (a *Audit) readEvents(t *testing.T, from int64, do func(*auditEvent)) {
+	t.Helper()
+	file, err := os.Open(a.log)
+	require.NoError(t, err)
+	defer func() { _ = file.Close() }()
+	_, err = file.Seek(from, io.SeekStart)
+	require.NoError(t, err)
+	lines := bufio.NewScanner(file)
+	lines.Buffer(nil, 1<<24)
+	for lines.Scan() {
+		var e auditEvent
+		require.NoError(t, json.Unmarshal(lines.Bytes(), &e))
+		do(&e)
 	}
 	require.NoError(t, lines.Err())
-	return allowed, refused
+}
+
+// Mark returns the end of the log. An API server writes its line before it answers a request.
+func (a *Audit) Mark(t *testing.T) int64 {
+	t.Helper()
+	info, err := os.Stat(a.log)
+	require.NoError(t, err)
+	return info.Size()
+}
+
+// Writes returns what the services wrote since a mark, each once: every request that is carried out and is no read, no
+// dry run of the API server and no review. Leases and Events, which services write all the time, are left out.
+func (a *Audit) Writes(t *testing.T, mark int64) (writes []string) {
+	t.Helper()
+	a.readEvents(t, mark, func(e *auditEvent) {
+		r := e.requestOf()
+		reads := slices.Contains([]string{"get", "list", "watch"}, r.Verb) || strings.Contains(e.RequestURI, "dryRun=All")
+		if reads || strings.HasSuffix(r.Resource, "reviews") || r.Resource == "leases" || r.Resource == "events" {
+			return
+		}
+		if text := r.String(); !slices.Contains(writes, text) {
+			writes = append(writes, text)
+		}
+	})
+	return writes
 }
 
 func (e *auditEvent) requestOf() Request {

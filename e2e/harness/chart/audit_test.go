@@ -1,6 +1,7 @@
 package chart_test
 
 import (
+	"fmt"
 	"os"
 	"testing"
 	"time"
@@ -36,6 +37,31 @@ func TestWhatIsAnsweredWith403IsRefused(t *testing.T) {
 			require.Empty(t, refused)
 		}
 	}
+}
+
+func TestWritesAreCountedFromAMark(t *testing.T) {
+	a := chart.NewAudit(t, "server")
+	var text string
+	add := func(verb, resource, query string) {
+		text += fmt.Sprintf(`{"verb":%q,"requestURI":"/x?%s","user":{"username":%q},"objectRef":{"resource":%q,"namespace":"ns","name":"n"}}`+"\n", verb, query, chart.User("server", "backup-runner"), resource)
+		require.NoError(t, os.WriteFile(a.Path(), []byte(text), 0o600))
+	}
+	add("create", "pods", "")
+	mark := a.Mark(t)
+	for _, verb := range []string{"get", "list", "watch"} {
+		add(verb, "configmaps", "")
+	}
+	add("create", "configmaps", "fieldManager=x&dryRun=All")
+	add("update", "leases", "")
+	add("create", "events", "")
+	add("create", "tokenreviews", "")
+	require.Empty(t, a.Writes(t, mark))
+	for range 2 {
+		add("patch", "configmaps", "fieldManager=x")
+	}
+	add("delete", "secrets", "")
+	require.Equal(t, []string{"backup-runner: patch configmaps./ ns/n", "backup-runner: delete secrets./ ns/n"}, a.Writes(t, mark))
+	require.Len(t, a.Writes(t, 0), 3)
 }
 
 func TestRefusalsOfAStartingServerDoNotCount(t *testing.T) {

@@ -20,6 +20,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/holdfast-io/holdfast/e2e/harness/chart"
 	"github.com/holdfast-io/holdfast/e2e/harness/seed"
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
@@ -29,6 +30,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/kube/rawlist"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/filestore"
 	backupv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/backup/v1"
+	"github.com/holdfast-io/holdfast/services/backup-runner/app"
 )
 
 // planBackup asks the runner for a plan, and returns its summary and the objects by kind, namespace and name.
@@ -77,12 +79,22 @@ func (b *bed) storedObjects(t *testing.T, name string) (objects []string) {
 func (b *bed) bucketFiles(t *testing.T) (files []string) {
 	t.Helper()
 	require.NoError(t, filepath.WalkDir(b.bucket, func(path string, d fs.DirEntry, err error) error {
-		if err == nil && !d.IsDir() {
-			files = append(files, path)
+		if err != nil || d.IsDir() {
+			return err
 		}
+		info, err := d.Info()
+		files = append(files, fmt.Sprintf("%s, %d bytes of %s", path, info.Size(), info.ModTime()))
 		return err
 	}))
 	return files
+}
+
+// requirePlanAlone expects that the bucket got the two files of a plan, and nothing else changed in it.
+func (b *bed) requirePlanAlone(t *testing.T, before []string) {
+	t.Helper()
+	after := b.bucketFiles(t)
+	require.Subset(t, after, before)
+	require.Len(t, after, len(before)+2, "it stores the plan alone")
 }
 
 // clusterContent hashes everything in the cluster but leases, which their holders renew.
@@ -99,8 +111,9 @@ func (b *bed) clusterContent(t *testing.T) map[string]string {
 
 // requireDryRun has a Backup planned by its annotation, as queue-scheduler leaves it to the runner, and compares
 // the summary with a plan.
-func (b *bed) requireDryRun(t *testing.T, spec velerov1.BackupSpec, planned []string, namespaces ...string) {
+func (b *bed) requireDryRun(t *testing.T, audit *chart.Audit, spec velerov1.BackupSpec, planned []string, namespaces ...string) {
 	t.Helper()
+	mark := audit.Mark(t)
 	content, files := b.clusterContent(t), b.bucketFiles(t)
 	spec.StorageLocation = "default"
 	dry := &velerov1.Backup{Spec: spec, ObjectMeta: metav1.ObjectMeta{Namespace: server, Name: "dry", Annotations: map[string]string{holdfast.AnnotationDryRun: "true"}}}
@@ -117,17 +130,21 @@ func (b *bed) requireDryRun(t *testing.T, spec velerov1.BackupSpec, planned []st
 	require.NoError(t, b.client.Delete(t.Context(), dry))
 	require.Empty(t, differentKeys(content, b.clusterContent(t)))
 	require.Empty(t, differentKeys(b.clusterContent(t), content), "nothing is reserved")
-	require.Len(t, b.bucketFiles(t), len(files)+2, "it stores the plan alone")
+	b.requirePlanAlone(t, files)
+	require.Equal(t, []string{"backup-runner: patch backups.velero.io/ " + server + "/dry"}, audit.Writes(t, mark), "it writes the end of the Backup alone")
 }
 
 // TestAPlanHoldsWhatTheBackupStores plans backups of a sample estate of a thousand objects, executes each plan and compares
 // the two object by object.
 func TestAPlanHoldsWhatTheBackupStores(t *testing.T) {
-	b := newBed(t)
+	audit := chart.NewAudit(t, server)
+	b := newBed(t, audit.Configure)
 	estate := seed.Options{}
 	_, err := seed.Apply(t.Context(), b.RestConfig(), estate)
 	require.NoError(t, err)
-	b.startRunner(t)
+	account, err := b.KubeconfigFor(chart.User(server, app.Name), "system:masters")
+	require.NoError(t, err)
+	b.startRunner(t, func(c *app.Config) { c.Options.Kubeconfig = account })
 	all, yes := estate.Namespaces(), true
 	selector, err := metav1.ParseToLabelSelector(seed.Selector())
 	require.NoError(t, err)
@@ -148,11 +165,12 @@ func TestAPlanHoldsWhatTheBackupStores(t *testing.T) {
 		"some-kinds": {velerov1.BackupSpec{IncludedResources: []string{"configmaps", "serviceaccounts", "persistentvolumeclaims"}}, all},
 	} {
 		t.Run(name, func(t *testing.T) {
-			content, files := b.clusterContent(t), b.bucketFiles(t)
+			content, files, mark := b.clusterContent(t), b.bucketFiles(t), audit.Mark(t)
 			plan, planned := b.planBackup(t, tt.spec, tt.namespaces...)
 			require.Empty(t, differentKeys(content, b.clusterContent(t)), "a dry run changes no object")
 			require.Empty(t, differentKeys(b.clusterContent(t), content), "and makes none")
-			require.Len(t, b.bucketFiles(t), len(files)+2, "it stores the plan alone")
+			require.Empty(t, audit.Writes(t, mark), "nor does it ask for that")
+			b.requirePlanAlone(t, files)
 			require.Empty(t, plan.GetPlan().GetUnstored())
 			require.EqualValues(t, len(planned), plan.GetPlan().GetCounts()["store"])
 			if name == "all" {
@@ -160,7 +178,7 @@ func TestAPlanHoldsWhatTheBackupStores(t *testing.T) {
 			}
 			require.NotEmpty(t, planned)
 			if name == "some-kinds" {
-				b.requireDryRun(t, tt.spec, planned, tt.namespaces...)
+				b.requireDryRun(t, audit, tt.spec, planned, tt.namespaces...)
 			}
 
 			spec := tt.spec
@@ -170,6 +188,7 @@ func TestAPlanHoldsWhatTheBackupStores(t *testing.T) {
 			require.Equal(t, velerov1.BackupPhaseCompleted, backup.Status.Phase, backup.Status.FailureReason)
 			require.Equal(t, "none", backup.Annotations[holdfast.AnnotationPlanDifferences])
 			require.Equal(t, planned, b.storedObjects(t, name))
+			require.NotEmpty(t, audit.Writes(t, mark), "a backup does")
 		})
 	}
 }

@@ -3,6 +3,7 @@ package restore_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"path/filepath"
@@ -201,9 +202,11 @@ func (b *bench) versions(t *testing.T) map[string]string {
 func (b *bench) files(t *testing.T) (files []string) {
 	t.Helper()
 	require.NoError(t, filepath.WalkDir(b.bucket, func(path string, d fs.DirEntry, err error) error {
-		if err == nil && !d.IsDir() {
-			files = append(files, path)
+		if err != nil || d.IsDir() {
+			return err
 		}
+		info, err := d.Info()
+		files = append(files, fmt.Sprintf("%s, %d bytes of %s", path, info.Size(), info.ModTime()))
 		return err
 	}))
 	return files
@@ -222,10 +225,13 @@ func TestAPlanSaysWhatARestoreDoes(t *testing.T) {
 	preserve := true
 	spec := velerov1.RestoreSpec{BackupName: "b", ExistingResourcePolicy: velerov1.PolicyTypeUpdate, NamespaceMapping: map[string]string{"from": "to"}, PreserveNodePorts: &preserve}
 
-	versions, files := b.versions(t), b.files(t)
+	versions, files, mark := b.versions(t), b.files(t), b.audit.Mark(t)
 	plan, objects := b.planRestore(t, &spec)
 	require.Equal(t, versions, b.versions(t), "a dry run changes no object")
-	require.Len(t, b.files(t), len(files)+2, "and stores the plan alone")
+	require.Empty(t, b.audit.Writes(t, mark), "nor does it ask for that")
+	after := b.files(t)
+	require.Subset(t, after, files)
+	require.Len(t, after, len(files)+2, "it stores the plan alone")
 	require.Greater(t, len(objects), 1000)
 	rows := map[string]*planv1.PlannedObject{}
 	for _, o := range objects {

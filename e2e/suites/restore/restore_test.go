@@ -19,6 +19,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/holdfast-io/holdfast/e2e/harness/chart"
 	"github.com/holdfast-io/holdfast/e2e/harness/compare"
 	"github.com/holdfast-io/holdfast/e2e/harness/seed"
 	"github.com/holdfast-io/holdfast/e2e/harness/testbed"
@@ -43,11 +44,13 @@ type bench struct {
 	nats    *messaging.Client
 	ledger  *ledger.Ledger
 	runner  string // where it answers
+	audit   *chart.Audit
 }
 
 func startBench(t *testing.T) *bench {
 	t.Helper()
-	b := &bench{cluster: testbed.StartT(t)}
+	audit := chart.NewAudit(t, "velero")
+	b := &bench{cluster: testbed.StartT(t, audit.Configure), audit: audit}
 	b.config = b.cluster.RestConfig()
 	require.NoError(t, crds.Install(t.Context(), b.config))
 	c, err := client.New(b.config, client.Options{Scheme: kube.Scheme()})
@@ -74,8 +77,10 @@ func startBench(t *testing.T) *bench {
 
 func (b *bench) startRunner(t *testing.T, natsURL string) {
 	t.Helper()
+	account, err := b.cluster.KubeconfigFor(chart.User("velero", app.Name), "system:masters")
+	require.NoError(t, err)
 	options := service.Defaults(app.Name, service.Ports{})
-	options.Kubeconfig, options.NATSURL, options.WorkDir = b.cluster.Kubeconfig(), natsURL, t.TempDir()
+	options.Kubeconfig, options.NATSURL, options.WorkDir = account, natsURL, t.TempDir()
 	config := service.NewConfig[app.Config]()
 	config.Base = service.Base{
 		Name: app.Name, Instance: "restore-runner-test", Options: options,
