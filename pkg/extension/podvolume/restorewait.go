@@ -8,7 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// WaitContainer is the init container that holds a restored Pod back until its volumes are filled.
+// WaitContainer is the init container that holds a restored Pod back until its volumes are filled, and
+// the emptyDir of that container.
 // Velero's node-agent looks for it by that name.
 const WaitContainer = "restore-wait"
 
@@ -27,6 +28,9 @@ type Wait struct {
 
 const (
 	waitDir = "/restores/"
+	// waitState is where the init container keeps that it is done, in a volume of its own: a Pod whose
+	// sandbox is made anew runs its init containers again.
+	waitState = "/restore-state"
 	// What the init container may use (Velero 1.18).
 	waitCPU    = "100m"
 	waitMemory = "128Mi"
@@ -42,34 +46,34 @@ func HasWait(spec map[string]any) bool {
 	return slices.ContainsFunc(listAt(spec, "initContainers"), isWait)
 }
 
-func isWait(container any) bool {
-	c, _ := container.(body)
-	name, _ := c["name"].(string)
+// isWait reports whether a container or volume is that of a restore.
+func isWait(entry any) bool {
+	e, _ := entry.(body)
+	name, _ := e["name"].(string)
 	return slices.Contains(waitContainers, name)
 }
 
-// SetWait returns the spec of a Pod with the init container first, and without those of earlier
-// restores. With no volumes it has none. The spec given is not changed.
+// SetWait returns the spec of a Pod with the init container first and its volume last, and without those
+// of earlier restores. With no volumes to wait for it has none. The spec given is not changed.
 func SetWait(spec map[string]any, w *Wait) map[string]any {
-	var all []any
+	containers := slices.DeleteFunc(slices.Clone(listAt(spec, "initContainers")), isWait)
+	volumes := slices.DeleteFunc(slices.Clone(listAt(spec, "volumes")), isWait)
 	if len(w.Volumes) > 0 {
-		all = append(all, w.container(waitSecurity(spec)))
-	}
-	for _, c := range listAt(spec, "initContainers") {
-		if !isWait(c) {
-			all = append(all, c)
-		}
+		containers = slices.Insert(containers, 0, any(w.container(waitSecurity(spec))))
+		volumes = append(volumes, body{"name": WaitContainer, "emptyDir": body{}})
 	}
 	spec = maps.Clone(spec)
-	delete(spec, "initContainers")
-	if len(all) > 0 {
-		spec["initContainers"] = all
+	for key, list := range map[string][]any{"initContainers": containers, "volumes": volumes} {
+		delete(spec, key)
+		if len(list) > 0 {
+			spec[key] = list
+		}
 	}
 	return spec
 }
 
 func (w *Wait) container(security body) body {
-	args := []any{"wait", string(w.Restore)}
+	args := []any{"wait", string(w.Restore), "--state", waitState}
 	for _, name := range w.Shared {
 		args = append(args, "--keep", name)
 	}
@@ -77,6 +81,7 @@ func (w *Wait) container(security body) body {
 	for _, name := range w.Volumes {
 		mounts = append(mounts, body{"name": name, "mountPath": waitDir + name})
 	}
+	mounts = append(mounts, body{"name": WaitContainer, "mountPath": waitState})
 	used := body{"cpu": waitCPU, "memory": waitMemory}
 	return body{
 		"name": WaitContainer, "image": w.Image, "args": args, "volumeMounts": mounts, "securityContext": security,

@@ -43,7 +43,7 @@ func podMounting(claim string, more ...any) object {
 		"containers": []any{object{"name": "db", "image": "db", "securityContext": object{"runAsUser": 999.0}}},
 		"volumes": append([]any{
 			object{"name": "data", "persistentVolumeClaim": object{"claimName": claim}}, object{"name": "scratch", "emptyDir": object{}},
-			object{"name": "settings", "configMap": object{"name": "settings"}},
+			object{"name": "settings", "configMap": object{"name": "settings"}}, object{"name": "restore-wait", "emptyDir": object{"of": "an earlier restore"}},
 		}, more...),
 		"initContainers": []any{object{"name": "restic-wait", "args": []any{"of an earlier restore"}}, object{"name": "schema"}},
 	}
@@ -116,11 +116,15 @@ func TestAPodWaitsForTheDataOfItsVolumes(t *testing.T) {
 	require.Len(t, containers, 2, "that of an earlier restore is gone")
 	require.Equal(t, "schema", containers[1].(object)["name"])
 	require.Equal(t, object{
-		"name": "restore-wait", "image": "mover:1", "args": []any{"wait", string(restoreUID)},
-		"volumeMounts":    []any{object{"name": "data", "mountPath": "/restores/data"}, object{"name": "scratch", "mountPath": "/restores/scratch"}},
+		"name": "restore-wait", "image": "mover:1", "args": []any{"wait", string(restoreUID), "--state", "/restore-state"},
+		"volumeMounts":    []any{object{"name": "data", "mountPath": "/restores/data"}, object{"name": "scratch", "mountPath": "/restores/scratch"}, object{"name": "restore-wait", "mountPath": "/restore-state"}},
 		"securityContext": object{"runAsUser": 999.0},
 		"resources":       object{"requests": object{"cpu": "100m", "memory": "128Mi"}, "limits": object{"cpu": "100m", "memory": "128Mi"}},
 	}, containers[0])
+
+	volumes := s.Object(dbPath)["spec"].(object)["volumes"].([]any)
+	require.Len(t, volumes, 4)
+	require.Equal(t, object{"name": "restore-wait", "emptyDir": object{}}, volumes[3])
 
 	requests := requestsOf(t, s)
 	require.Len(t, requests, 2)
@@ -177,7 +181,7 @@ func TestASharedClaimIsFilledOnce(t *testing.T) {
 	require.Len(t, f.recorder.Operations(), 1)
 	for _, pod := range []string{"db-0", "db-1"} {
 		c := waitContainer(s, "/api/v1/namespaces/b/pods/"+pod)
-		require.Equal(t, []any{"wait", string(restoreUID), "--keep", "data"}, c["args"], "the other Pod needs the file that it waits for, too")
+		require.Equal(t, []any{"wait", string(restoreUID), "--state", "/restore-state", "--keep", "data"}, c["args"], "the other Pod needs the file that it waits for, too")
 	}
 }
 
@@ -205,7 +209,7 @@ func TestAClaimWithoutItsPodIsAnError(t *testing.T) {
 		f := runFiled(t, s, b, spec)
 		require.Empty(t, f.results.Errors.allMessages())
 		require.Len(t, requestsOf(t, s), 1)
-		require.Equal(t, []any{"wait", string(restoreUID)}, waitContainer(s, "/api/v1/namespaces/b/pods/db-1")["args"])
+		require.Equal(t, []any{"wait", string(restoreUID), "--state", "/restore-state"}, waitContainer(s, "/api/v1/namespaces/b/pods/db-1")["args"])
 	})
 }
 
@@ -228,7 +232,7 @@ func TestDataThatCannotBeRestoredIsAnError(t *testing.T) {
 			require.Contains(t, f.results.Errors.allMessages(), want)
 			require.Equal(t, 1, f.recorder.Counts().Errors)
 			require.Len(t, requestsOf(t, s), 1, "the other volume is filled")
-			require.Len(t, waitContainer(s, dbPath)["volumeMounts"], 1)
+			require.Len(t, waitContainer(s, dbPath)["volumeMounts"], 2, "one volume, and that of the container")
 		})
 	}
 }

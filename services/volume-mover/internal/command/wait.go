@@ -31,6 +31,9 @@ func (m *mover) newWaitCommand() *cobra.Command {
 			if len(validation.IsDNS1123Subdomain(w.name)) > 0 {
 				return errgrpc.Field("RESTORE-UID", "%q is not a UID", w.name)
 			}
+			if w.wasDone() {
+				return nil
+			}
 			if err := m.awaitVolumes(c.Context(), w); err != nil {
 				_, _ = fmt.Fprintln(m.stderr, "error:", err)
 				m.exit = ExitFailed
@@ -40,13 +43,34 @@ func (m *mover) newWaitCommand() *cobra.Command {
 	}
 	c.Flags().StringVar(&w.dir, "dir", "/restores", "directory whose directories are the volumes")
 	c.Flags().StringArrayVar(&w.keep, "keep", nil, "volume whose .velero stays, since other Pods wait for it too; may be repeated")
+	c.Flags().StringVar(&w.state, "state", "", "directory that outlives the container, in which it is kept that the data is there")
 	return c
 }
 
 // waiter waits for a done file in each volume.
 type waiter struct {
-	name, dir string
-	keep      []string
+	name, dir, state string
+	keep             []string
+}
+
+// wasDone reports that the container ran before in this Pod, and found the data. A Pod whose sandbox is made
+// anew runs its init containers again, and the done files are gone.
+func (w waiter) wasDone() bool {
+	if w.state == "" {
+		return false
+	}
+	_, err := os.Stat(filepath.Join(w.state, w.name))
+	return err == nil
+}
+
+// keepDone keeps that the data was found.
+func (m *mover) keepDone(w waiter) {
+	if w.state == "" {
+		return
+	}
+	if err := os.WriteFile(filepath.Join(w.state, w.name), nil, doneFileMode); err != nil {
+		_, _ = fmt.Fprintln(m.stderr, "a second run of this container would wait again:", err)
+	}
 }
 
 func (m *mover) awaitVolumes(ctx context.Context, w waiter) error {
@@ -62,6 +86,7 @@ func (m *mover) awaitVolumes(ctx context.Context, w waiter) error {
 		case err != nil:
 			return err
 		case len(missing) == 0:
+			m.keepDone(w)
 			m.removeMarks(w, volumes)
 			return nil
 		}

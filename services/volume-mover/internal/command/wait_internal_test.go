@@ -120,3 +120,24 @@ func TestWaitEndsWhenItIsTold(t *testing.T) {
 	require.Equal(t, ExitFailed, <-b.code)
 	require.Contains(t, b.log.String(), `data of ["data"] is not there: told to stop`)
 }
+
+// The sandbox of a Pod is made anew, as by a reboot of its node: the data is in use by then, and no done
+// file comes any more.
+func TestWaitWaitsOnceInALifeOfAPod(t *testing.T) {
+	b, state := newWaitBed(t, "data"), t.TempDir()
+	b.finish("data", "uid")
+	b.start(t.Context(), "uid", "--state", state)
+	require.Equal(t, 0, <-b.code, &b.log)
+	require.NoDirExists(t, filepath.Join(b.dir, "data", doneDir))
+	b.start(t.Context(), "uid", "--state", state)
+	require.Equal(t, 0, <-b.code, &b.log)
+
+	b.start(t.Context(), "another", "--state", state)
+	b.look()
+	require.Empty(t, b.code, "another restore has data of its own")
+	b.finish("data", "another")
+	require.NoError(t, os.RemoveAll(state))
+	b.look()
+	require.Equal(t, 0, <-b.code, "the Pod starts although that cannot be kept")
+	require.Contains(t, b.log.String(), "would wait again")
+}
