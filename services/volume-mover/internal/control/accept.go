@@ -29,14 +29,14 @@ func (c *Controller) acceptRequest(ctx context.Context, v view) (time.Duration, 
 		return 0, c.endRequest(ctx, v, velerov1.PodVolumePhaseCanceled, "canceled before it began", func(view) {})
 	case v.uploader != uploaderKopia:
 		return 0, c.failRequest(ctx, v, "uploader type %q is not supported, only %q is", v.uploader, uploaderKopia)
-	case c.slots.isFull():
+	case v.mover == moverpod.ValueRestore && c.slots.isFull(): // its Pod is not looked at for nothing
 		return waitInterval, nil
 	}
 	node, err := c.findNode(ctx, v)
 	if err != nil {
 		return 0, c.settleError(ctx, v, err)
 	}
-	if node == "" || !c.slots.take(v.key(), node) {
+	if node == "" || !c.slots.take(v, node) {
 		return waitInterval, nil
 	}
 	accepted := false
@@ -53,7 +53,7 @@ func (c *Controller) acceptRequest(ctx context.Context, v view) (time.Duration, 
 		return nil
 	})
 	if err != nil || !accepted {
-		c.slots.release(v.key())
+		c.releaseSlot(v)
 		return waitInterval, err
 	}
 	c.Metrics.countAccepted(v)

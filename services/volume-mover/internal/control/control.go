@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -66,11 +67,28 @@ type Config struct {
 type Controller struct {
 	Config
 	slots *slotTable
+	// woken are requests of each kind that may go on.
+	woken map[string]chan event.GenericEvent
 }
 
 // New returns a Controller.
 func New(c Config) *Controller {
-	return &Controller{Config: c, slots: newSlots(c.PerNode, c.Total)}
+	return &Controller{Config: c, slots: newSlots(c.PerNode, c.Total), woken: map[string]chan event.GenericEvent{
+		kindBackup: make(chan event.GenericEvent, c.Total), kindRestore: make(chan event.GenericEvent, c.Total),
+	}}
+}
+
+// releaseSlot gives the slot of a request back, and wakes the one that waits for it. One that cannot be told
+// looks again by itself.
+func (c *Controller) releaseSlot(v view) {
+	next := c.slots.release(v.key())
+	if next == nil {
+		return
+	}
+	select {
+	case c.woken[viewOf(next).kind] <- event.GenericEvent{Object: next}:
+	default:
+	}
 }
 
 // Run serves the requests in the cache until ctx ends, and returns nil.
@@ -138,6 +156,7 @@ func (c *Controller) serveKind(ctx context.Context, objects cache.Cache, kind cl
 	err = errors.Join(
 		served.Watch(source.Kind(objects, kind, &handler.EnqueueRequestForObject{})),
 		served.Watch(source.Kind[client.Object](objects, &corev1.Pod{}, ofPod)),
+		served.Watch(source.Channel(c.woken[name], &handler.EnqueueRequestForObject{})),
 	)
 	if err != nil {
 		return fmt.Errorf("controller of %s: %w", name, err)

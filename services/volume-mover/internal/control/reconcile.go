@@ -39,7 +39,7 @@ func (c *Controller) Reconcile(ctx context.Context, kind client.Object, name typ
 	err := c.Client.Get(ctx, name, object)
 	switch {
 	case apierrors.IsNotFound(err):
-		c.slots.release(v.key())
+		c.releaseSlot(v)
 		return reconcile.Result{}, nil
 	case err != nil:
 		return reconcile.Result{}, err
@@ -63,7 +63,7 @@ func (c *Controller) takeStep(ctx context.Context, v view) (time.Duration, error
 		v = viewOf(v.Object)
 	}
 	if v.isFinal() || v.GetDeletionTimestamp() != nil {
-		c.slots.release(v.key())
+		c.releaseSlot(v)
 		return 0, c.removeMover(ctx, v)
 	}
 	c.slots.hold(v.key(), v.node())
@@ -146,7 +146,7 @@ func (c *Controller) endRequest(ctx context.Context, v view, phase velerov1.PodV
 		c.Log.InfoContext(ctx, "Transfer of a volume ended", v.logArgs("phase", phase, "message", message)...)
 		c.Metrics.countEnd(v, phase)
 	}
-	c.slots.release(v.key())
+	c.releaseSlot(v)
 	return c.removeMover(ctx, v)
 }
 

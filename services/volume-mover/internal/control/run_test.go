@@ -9,10 +9,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/services/volume-mover/internal/control"
+	"github.com/holdfast-io/holdfast/services/volume-mover/internal/outcome"
 )
 
 // serve runs the controller until the test or stop ends it. Its cache reports nothing.
@@ -51,4 +53,27 @@ func TestAPasswordThatEverybodyKnowsIsToldOf(t *testing.T) {
 	require.Eventually(t, func() bool { b.mu.Lock(); defer b.mu.Unlock(); return len(b.events) > 0 }, time.Minute, time.Millisecond)
 	stop()
 	require.Equal(t, []string{"KnownPassword"}, b.events)
+}
+
+// TestAFreeSlotIsTakenAtOnce: the request that has waited longest goes on when a mover ends.
+func TestAFreeSlotIsTakenAtOnce(t *testing.T) {
+	first, second, third := newBackup("b-1", "scratch"), newBackup("b-2", "scratch"), newBackup("b-3", "scratch")
+	b := newBed(t, first, second, third)
+	b.configure(func(c *control.Config) { c.PerNode = 1 })
+	stop := b.serve()
+	defer stop()
+	for _, r := range []*velerov1.PodVolumeBackup{first, second, third} {
+		b.step(r)
+	}
+	for _, next := range []*velerov1.PodVolumeBackup{second, third} {
+		require.Empty(t, next.Status.Phase)
+		b.end(first.Name, outcome.Result{Phase: outcome.Completed, SnapshotID: "s"})
+		b.step(first)
+		require.Eventually(t, func() bool {
+			require.NoError(t, b.client.Get(t.Context(), client.ObjectKeyFromObject(next), next))
+			return next.Status.Phase == velerov1.PodVolumePhaseAccepted
+		}, time.Minute, time.Millisecond)
+		b.step(next)
+		first = next
+	}
 }

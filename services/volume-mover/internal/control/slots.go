@@ -1,13 +1,25 @@
 package control
 
-import "sync"
+import (
+	"slices"
+	"sync"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
 
 // slotTable limits how many movers run at once. Safe for concurrent use.
 type slotTable struct {
 	perNode, total int
 
-	mu    sync.Mutex
-	nodes map[string]string // by request
+	mu      sync.Mutex
+	nodes   map[string]string // by request
+	waiting []waitingRequest  // in the order in which they came
+}
+
+// waitingRequest is one that found no slot.
+type waitingRequest struct {
+	key, node string
+	object    client.Object
 }
 
 func newSlots(perNode, total int) *slotTable {
@@ -21,24 +33,36 @@ func (s *slotTable) isFull() bool {
 	return len(s.nodes) >= s.total
 }
 
-// take takes a slot of a node for a request that has none; false if there is none.
-func (s *slotTable) take(key, node string) bool {
+// take takes a slot of a node for a request that has none. If there is none, the request waits, and false is
+// returned.
+func (s *slotTable) take(v view, node string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, ok := s.nodes[key]; ok {
+	if _, ok := s.nodes[v.key()]; ok {
 		return true
 	}
+	s.forget(v.key())
+	if !s.hasSlot(node) {
+		s.waiting = append(s.waiting, waitingRequest{key: v.key(), node: node, object: v.Object})
+		return false
+	}
+	s.nodes[v.key()] = node
+	return true
+}
+
+func (s *slotTable) hasSlot(node string) bool {
 	used := 0
 	for _, other := range s.nodes {
 		if other == node {
 			used++
 		}
 	}
-	if len(s.nodes) >= s.total || used >= s.perNode {
-		return false
-	}
-	s.nodes[key] = node
-	return true
+	return len(s.nodes) < s.total && used < s.perNode
+}
+
+// forget has a request wait no more.
+func (s *slotTable) forget(key string) {
+	s.waiting = slices.DeleteFunc(s.waiting, func(w waitingRequest) bool { return w.key == key })
 }
 
 // hold counts a request that was accepted before, whatever the limits are.
@@ -48,9 +72,21 @@ func (s *slotTable) hold(key, node string) {
 	s.nodes[key] = node
 }
 
-// release gives the slot of a request back, if it has one.
-func (s *slotTable) release(key string) {
+// release gives the slot of a request back, if it has one, and returns the request that may have it next, or
+// nil.
+func (s *slotTable) release(key string) client.Object {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.forget(key)
+	if _, ok := s.nodes[key]; !ok {
+		return nil
+	}
 	delete(s.nodes, key)
+	for _, w := range s.waiting {
+		if s.hasSlot(w.node) {
+			s.forget(w.key)
+			return w.object
+		}
+	}
+	return nil
 }

@@ -11,6 +11,12 @@ import (
 	"github.com/holdfast-io/holdfast/services/volume-mover/internal/moverpod"
 )
 
+// The kinds of requests.
+const (
+	kindBackup  = "PodVolumeBackup"
+	kindRestore = "PodVolumeRestore"
+)
+
 // view is a PodVolumeBackup or PodVolumeRestore, seen as a request to move data. Its pointers are into the
 // object.
 type view struct {
@@ -33,7 +39,7 @@ type view struct {
 func viewOf(o client.Object) view {
 	if r, ok := o.(*velerov1.PodVolumeRestore); ok {
 		return view{
-			Object: r, kind: "PodVolumeRestore", mover: moverpod.ValueRestore, pod: r.Spec.Pod, volume: r.Spec.Volume,
+			Object: r, kind: kindRestore, mover: moverpod.ValueRestore, pod: r.Spec.Pod, volume: r.Spec.Volume,
 			location: r.Spec.BackupStorageLocation, namespace: r.Spec.SourceNamespace, uploader: r.Spec.UploaderType, cancel: r.Spec.Cancel,
 			phase: &r.Status.Phase, message: &r.Status.Message, progress: &r.Status.Progress,
 			accepted: &r.Status.AcceptedTimestamp, started: &r.Status.StartTimestamp, completed: &r.Status.CompletionTimestamp,
@@ -44,7 +50,7 @@ func viewOf(o client.Object) view {
 		b = &velerov1.PodVolumeBackup{}
 	}
 	return view{
-		Object: b, kind: "PodVolumeBackup", mover: moverpod.ValueBackup, pod: b.Spec.Pod, volume: b.Spec.Volume,
+		Object: b, kind: kindBackup, mover: moverpod.ValueBackup, pod: b.Spec.Pod, volume: b.Spec.Volume,
 		location: b.Spec.BackupStorageLocation, namespace: b.Spec.Pod.Namespace, uploader: b.Spec.UploaderType, cancel: b.Spec.Cancel,
 		phase: &b.Status.Phase, message: &b.Status.Message, progress: &b.Status.Progress,
 		accepted: &b.Status.AcceptedTimestamp, started: &b.Status.StartTimestamp, completed: &b.Status.CompletionTimestamp,
