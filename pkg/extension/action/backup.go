@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/joblog"
 )
 
 // Action is what all actions on objects have in common.
@@ -61,6 +62,15 @@ type BackupResult struct {
 	Process string
 	// PostOperation are objects to fetch again once the operation is done.
 	PostOperation []Item
+	// Notes are messages about the object for the log of the backup. They are kept with the answer,
+	// where the action implements BackupOperations; others are lost.
+	Notes []Note
+}
+
+// Note is a message about an object. Warnings and errors count.
+type Note struct {
+	Level   joblog.Level `json:"level"`
+	Message string       `json:"message"`
 }
 
 // BackupOperations is implemented by a BackupItem whose call may begin an operation.

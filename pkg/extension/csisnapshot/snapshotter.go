@@ -29,6 +29,9 @@ type Snapshotter struct {
 	// Lock waits until no other backup takes a snapshot of a volume, and keeps others from it until
 	// unlock is called. Waiting ends with ctx, which csiSnapshotTimeout bounds. Nil waits for nothing.
 	Lock func(ctx context.Context, volume string) (unlock func(), err error)
+	// Skips reports whether the data of a claim is taken otherwise, and needs no snapshot; nil skips
+	// none.
+	Skips func(ctx context.Context, namespace, claim string) (bool, error)
 	// Warn reports what a user should know about the backup; nil reports nothing.
 	Warn func(message string)
 
@@ -85,6 +88,11 @@ func (s *Snapshotter) wantsVolumeData() bool {
 func (s *Snapshotter) findSubject(ctx context.Context, c *claim, key string) (*snapshotSubject, error) {
 	if !s.wantsVolumeData() || c.Status.Phase != corev1.ClaimBound || c.Spec.VolumeName == "" {
 		return nil, nil
+	}
+	if s.Skips != nil {
+		if skipped, err := s.Skips(ctx, c.Metadata.Namespace, c.Metadata.Name); err != nil || skipped {
+			return nil, err
+		}
 	}
 	pv := &corev1.PersistentVolume{}
 	found, err := s.getObject(ctx, "", c.Spec.VolumeName, pv)

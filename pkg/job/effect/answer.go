@@ -23,6 +23,8 @@ type Answer struct {
 	Body []byte `json:"body,omitempty"`
 	// Additional are the objects that the action named.
 	Additional []operation.Resource `json:"additional,omitempty"`
+	// Notes are the action's messages about the object.
+	Notes []action.Note `json:"notes,omitempty"`
 	// Error is set instead when the call failed.
 	Error string `json:"error,omitempty"`
 }

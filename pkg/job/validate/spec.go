@@ -30,8 +30,6 @@ func BackupSpec(spec *velerov1.BackupSpec) Problems {
 	p.addUnsupported(spec.ResourcePolicy != nil, "spec.resourcePolicy")
 	p.addUnsupported(len(spec.OrderedResources) > 0, "spec.orderedResources")
 	p.addUnsupported(ptr.Deref(spec.SnapshotMoveData, false), "spec.snapshotMoveData")
-	p.addUnsupported(ptr.Deref(spec.DefaultVolumesToFsBackup, false), "spec.defaultVolumesToFsBackup")
-	p.addUnsupported(ptr.Deref(spec.DefaultVolumesToRestic, false), "spec.defaultVolumesToRestic")
 	p.addUnsupported(spec.DataMover != "" && spec.DataMover != builtInDataMover, "spec.datamover")
 	p.addUnsupported(spec.UploaderConfig != nil && spec.UploaderConfig.ParallelFilesUpload != 0, "spec.uploaderConfig.parallelFilesUpload")
 	p.addUnsupported(!slices.Contains([]string{"", velerov1.LabelVolumeGroup}, spec.VolumeGroupSnapshotLabelKey), "spec.volumeGroupSnapshotLabelKey")

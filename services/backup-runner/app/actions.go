@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/pkg/kube/resource"
 	"github.com/holdfast-io/holdfast/pkg/service"
+	"github.com/holdfast-io/holdfast/pkg/spec/selection"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/job"
 )
@@ -27,6 +28,8 @@ type actionSource struct {
 	base  service.Base
 	lists builtin.Lists
 	csi   *csiSupport
+	// podVolumes opens the file-system backups.
+	podVolumes *podVolumeSource
 }
 
 // builtinAsks are the resources of which built-in actions name objects.
@@ -40,10 +43,11 @@ var builtinAsks = []schema.GroupResource{
 var snapshotAsks = []schema.GroupResource{csisnapshot.Snapshots, csisnapshot.Contents, csisnapshot.Classes}
 
 // Open implements job.Actions.
-func (a *actionSource) Open(ctx context.Context, backup *velerov1.Backup, catalog *resource.Catalog, note func(joblog.Entry), lock job.Lock) collect.Actions {
+func (a *actionSource) Open(ctx context.Context, backup *velerov1.Backup, catalog *resource.Catalog, filter *selection.Filter, note func(joblog.Entry), lock job.Lock) collect.Actions {
 	session := a.host.Open(ctx, pluginhost.ServiceLog(a.base, note))
 	ownItems, ownBlocks := builtin.ForBackup(builtin.Live{Lists: a.lists, Catalog: catalog})
 	snapshotter := a.csi.openSnapshotter(backup, catalog, lock, note)
+	podVolumes, warning := a.podVolumes.openBackupper(backup, filter)
 	if !isSelective(backup) && snapshotter == nil {
 		ownBlocks = nil
 	}
@@ -53,13 +57,17 @@ func (a *actionSource) Open(ctx context.Context, backup *velerov1.Backup, catalo
 		}
 	}
 	closeAll, asks := session.Close, builtinAsks
+	ownItems = append(ownItems, podVolumes.Action())
 	if snapshotter != nil {
+		snapshotter.Skips = func(ctx context.Context, namespace, claim string) (bool, error) {
+			return podVolumes.Takes(ctx, namespace, claim, false)
+		}
 		ownItems = append(ownItems, snapshotter.Actions()...)
 		asks = slices.Concat(builtinAsks, snapshotAsks, []schema.GroupResource{{Resource: "secrets"}})
 		closeAll = func() { session.Close(); snapshotter.Wait() }
 	}
 	items, blocks := session.BackupItems(), session.ItemBlocks()
-	set := collect.Actions{Close: closeAll, IsNotSent: isNotSent, IsProcessCrash: func(err error) bool { return errors.Is(err, pluginhost.ErrCrashed) }}
+	set := collect.Actions{Close: closeAll, PodVolumes: podVolumes, IsNotSent: isNotSent, IsProcessCrash: func(err error) bool { return errors.Is(err, pluginhost.ErrCrashed) }}
 	if len(items)+len(blocks) == 0 {
 		set.Asks = asks
 	}
@@ -68,6 +76,9 @@ func (a *actionSource) Open(ctx context.Context, backup *velerov1.Backup, catalo
 	set.Items, hiddenItems = action.Merge(ownItems, items)
 	set.Blocks, hiddenBlocks = action.Merge(ownBlocks, blocks)
 	set.Warnings = append(hiddenWarnings(hiddenItems), hiddenWarnings(hiddenBlocks)...)
+	if warning != "" {
+		set.Warnings = append(set.Warnings, warning)
+	}
 	for _, missing := range session.MissingFromBackups() {
 		set.Errors = append(set.Errors, fmt.Sprintf("objects may lack what a plugin changes: %v", missing))
 	}

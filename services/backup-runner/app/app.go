@@ -112,9 +112,9 @@ func (a *App) buildParts(ctx context.Context) error {
 		Reader:    mgr.GetAPIReader(),
 		Ledger:    ledger.New(mgr.GetAPIReader(), mgr.GetClient(), namespace),
 		Locations: locations, Cluster: source, Events: rt.Fabric(), Recorder: mgr.GetEventRecorder(Name),
-		Actions:   &actionSource{host: plugins, base: c.Base, lists: source, csi: csi},
+		Actions:   &actionSource{host: plugins, base: c.Base, lists: source, csi: csi, podVolumes: &podVolumeSource{api: podVolumes, mover: podvolume.Mover(c.VolumeMover), timeout: c.FsBackupTimeout}},
 		Snapshots: (&snapshotSource{host: plugins, base: c.Base, reader: mgr.GetAPIReader(), csi: csi, workDir: rt.WorkDir()}).openTaker,
-		CSI:       csi.snapshotRemover(),
+		CSI:       csi.snapshotRemover(), PodVolumes: podVolumes,
 		Operations: &operation.Canceller{
 			Actions: &operation.Actions{Homes: homes, Shared: &podvolume.Operations{
 				API: podVolumes, Others: &csisnapshot.Operations{API: snapshots, Others: operations},

@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 	"github.com/holdfast-io/holdfast/pkg/extension/operationhome"
 	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
+	"github.com/holdfast-io/holdfast/pkg/extension/podvolume"
 	"github.com/holdfast-io/holdfast/pkg/service"
 )
 
@@ -48,6 +49,10 @@ type Config struct {
 	PlanLifetime time.Duration
 	// StorePatience is how long an unreachable bucket is waited for before a backup fails.
 	StorePatience time.Duration
+	// VolumeMover is which program serves PodVolumeBackups, a podvolume.Mover.
+	VolumeMover string
+	// FsBackupTimeout is how long post hooks wait for file-system backups.
+	FsBackupTimeout time.Duration
 	// Operations are about those that live in the processes of plugins.
 	Operations operationhome.Flags
 }
@@ -63,6 +68,8 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&c.ClaimTimeout, "claim-timeout", 30*time.Second, "how long a silent runner keeps its backups")
 	fs.StringVar(&c.ConsistentCut, "consistent-cut", CutAuto, "auto: list everything at one revision; off: each kind at its newest")
 	fs.DurationVar(&c.PlanLifetime, "plan-lifetime", 7*24*time.Hour, "how long the plans of dry runs are kept")
+	fs.StringVar(&c.VolumeMover, "volume-mover", string(podvolume.MoverHoldfast), "which program serves PodVolumeBackups: holdfast (volume-mover) or velero (its node-agent)")
+	fs.DurationVar(&c.FsBackupTimeout, "fs-backup-timeout", podvolume.DefaultTimeout, "how long post hooks wait for the file-system backups of their Pods, which are cancelled then")
 	c.Operations.BindFlags(fs)
 	fs.DurationVar(&c.StorePatience, "store-patience", 15*time.Minute, "how long an unreachable bucket is waited for before a backup fails")
 }
@@ -80,6 +87,7 @@ func (c *Config) validate() error {
 			service.Duration{Flag: "claim-timeout", Value: c.ClaimTimeout, Least: time.Second},
 			service.Duration{Flag: "plan-lifetime", Value: c.PlanLifetime, Least: time.Minute},
 			service.Duration{Flag: "store-patience", Value: c.StorePatience},
+			service.Duration{Flag: "fs-backup-timeout", Value: c.FsBackupTimeout, Least: time.Second},
 		),
 		c.Plugins.Validate(), c.Operations.Validate(),
 	}
@@ -88,6 +96,9 @@ func (c *Config) validate() error {
 	}
 	if c.ConsistentCut != CutAuto && c.ConsistentCut != CutOff {
 		errs = append(errs, errgrpc.Field("--consistent-cut", "must be auto or off, is %q", c.ConsistentCut))
+	}
+	if m := podvolume.Mover(c.VolumeMover); m != podvolume.MoverHoldfast && m != podvolume.MoverVelero {
+		errs = append(errs, errgrpc.Field("--volume-mover", "must be holdfast or velero, is %q", c.VolumeMover))
 	}
 	return errors.Join(errs...)
 }

@@ -21,6 +21,8 @@ func TestConfigNamesTheFlag(t *testing.T) {
 		"--item-block-worker-count": func(c *Config) { c.BlockWorkers = 65 },
 		"--plugin-call-timeout":     func(c *Config) { c.Plugins.CallTimeout = 1 },
 		"--store-patience":          func(c *Config) { c.StorePatience = -1 },
+		"--volume-mover":            func(c *Config) { c.VolumeMover = "restic" },
+		"--fs-backup-timeout":       func(c *Config) { c.FsBackupTimeout = 0 },
 	} {
 		c := service.NewConfig[Config]()
 		require.NoError(t, c.validate())

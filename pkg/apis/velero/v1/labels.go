@@ -22,6 +22,7 @@ const (
 	LabelExcludeFromBackup      = "velero.io/exclude-from-backup" // value "true"
 	LabelVolumeGroup            = "velero.io/volume-group"        // default volume group snapshot key
 	LabelVolumeSnapshotName     = "velero.io/volume-snapshot-name"
+	LabelPVCUID                 = "velero.io/pvc-uid"
 	LabelGCFailure              = "velero.io/gc-failure"
 	LabelCSIVolumeSnapshotClass = "velero.io/csi-volumesnapshot-class" // on a VolumeSnapshotClass
 	LabelPodVolumeBackup        = "velero.io/pod-volume-backup"        // on a mover Pod
@@ -45,6 +46,8 @@ const (
 	AnnotationSourceClusterMinorVersion = "velero.io/source-cluster-k8s-minor-version"
 	AnnotationResourceTimeout           = "velero.io/resource-timeout"
 	AnnotationBackupVolumes             = "backup.velero.io/backup-volumes"
+	AnnotationBackupVolumesExcludes     = "backup.velero.io/backup-volumes-excludes"
+	AnnotationPodVolumeTimeout          = "velero.io/pod-volume-timeout" // on a Backup or Restore
 	AnnotationMustIncludeAdditional     = "backup.velero.io/must-include-additional-items"
 	AnnotationSkipFromBackup            = "velero.io/skip-from-backup"
 	AnnotationOriginalPVName            = "velero.io/original-pv-name"

@@ -27,6 +27,7 @@ type VolumeInfo struct {
 	Result              string            `json:"result,omitempty"`
 	Native              *NativeInfo       `json:"nativeSnapshotInfo,omitempty"`
 	CSI                 *CSIInfo          `json:"csiSnapshotInfo,omitempty"`
+	PodVolume           *PodVolumeInfo    `json:"pvbInfo,omitempty"`
 	Volume              *PersistentVolume `json:"pvInfo,omitempty"`
 
 	// Pending is true, in records of running backups alone, for a claim whose volume is decided on
@@ -36,10 +37,11 @@ type VolumeInfo struct {
 
 // The methods and the results are values of Info.
 const (
-	MethodNative = "NativeSnapshot"
-	MethodCSI    = "CSISnapshot"
-	Succeeded    = "succeeded"
-	Failed       = "failed"
+	MethodNative    = "NativeSnapshot"
+	MethodCSI       = "CSISnapshot"
+	MethodPodVolume = "PodVolumeBackup"
+	Succeeded       = "succeeded"
+	Failed          = "failed"
 )
 
 // NativeInfo is what there is to know of a native snapshot. Phase is capitalised in Velero's files.

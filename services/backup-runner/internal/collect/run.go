@@ -129,7 +129,7 @@ func (r *collectRun) chooseSnapshots() {
 	case r.job.Snapshots == nil:
 	case r.past.Snapshots.Promised:
 		r.remarks.ByChoice, r.remarks.Snapshots = false, true
-	case r.job.Snapshots.Wanted():
+	case r.job.Snapshots.Wanted(), r.job.Actions.PodVolumes != nil && !r.remarks.ByChoice:
 		r.remarks.Snapshots = true
 	}
 }
@@ -139,7 +139,7 @@ func (r *collectRun) snapshotTaker(finder *plan.Finder) func(context.Context, ma
 	if !r.remarks.Snapshots || r.hooks == nil {
 		return nil
 	}
-	cfg := r.volumeConfig(finder)
+	cfg := r.volumeConfig(finder, false)
 	return func(ctx context.Context, found map[string]volumes.Volume, out *partwriter.Writer) error {
 		names := slices.Collect(maps.Keys(found))
 		if err := volumes.Decide(ctx, cfg, found, []*partwriter.Writer{out}); err != nil {
@@ -151,11 +151,11 @@ func (r *collectRun) snapshotTaker(finder *plan.Finder) func(context.Context, ma
 }
 
 // volumeConfig is what decides on volumes.
-func (r *collectRun) volumeConfig(finder *plan.Finder) *volumes.Config {
+func (r *collectRun) volumeConfig(finder *plan.Finder, final bool) *volumes.Config {
 	choice := r.job.Backup.Spec.SnapshotVolumes
 	return &volumes.Config{
 		Taker: r.job.Snapshots, Finder: finder, Past: &r.past.Snapshots, Intents: r.intents, Lock: r.job.LockVolume,
-		Insist: choice != nil && *choice, RecordItems: r.cfg.PartItems, Stop: r.workers.stop, Clock: r.cfg.Clock, Log: r.cfg.Log,
+		PodVolumes: r.job.Actions.PodVolumes, Final: final, Insist: choice != nil && *choice && r.job.Snapshots.Wanted(), RecordItems: r.cfg.PartItems, Stop: r.workers.stop, Clock: r.cfg.Clock, Log: r.cfg.Log,
 	}
 }
 
@@ -165,7 +165,7 @@ func (r *collectRun) decideVolumes(ctx context.Context, finder *plan.Finder) err
 		return nil
 	}
 	defer r.job.Snapshots.Close()
-	if err := volumes.Decide(ctx, r.volumeConfig(finder), r.facts.Undecided(), r.workers.writers[:r.cfg.BlockWorkers]); err != nil {
+	if err := volumes.Decide(ctx, r.volumeConfig(finder, true), r.facts.Undecided(), r.workers.writers[:r.cfg.BlockWorkers]); err != nil {
 		return err
 	}
 	return r.workers.flushWriters(ctx)

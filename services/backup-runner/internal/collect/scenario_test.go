@@ -93,7 +93,7 @@ func (sc *scenario) newServer() *kubetest.Server {
 		s.Add("persistentvolumeclaims", kubetest.Object{Namespace: "b", Name: fmt.Sprintf("pvc-%02d", i), Labels: map[string]string{"app": "y"},
 			Body: map[string]any{"spec": map[string]string{"volumeName": fmt.Sprintf("pv-%02d", i)}}})
 		s.Add("pods", kubetest.Object{Namespace: "a", Name: fmt.Sprintf("pod-%02d", i), Labels: map[string]string{"app": "x"},
-			Annotations: map[string]string{"backup.velero.io/backup-volumes": "v"}})
+			Annotations: map[string]string{"hook.backup.velero.io/comand": "sync"}})
 	}
 	s.Add("customresourcedefinitions.apiextensions.k8s.io",
 		kubetest.Object{Name: "widgets.example.com"}, kubetest.Object{Name: "gadgets.example.com"})

@@ -50,7 +50,7 @@ func (r *collectRun) newStages(bound *actionset.Bound) *collectionStages {
 		s.pool = acting.New(acting.Config{
 			Actions: bound, Finder: s.finder, Items: s.items, Spools: &r.spools, Past: &r.past.Calls, ReadRecord: r.readRecord, Intents: r.intents,
 			Instance: r.job.Instance, Operations: r.countOperations(), Confirm: r.job.Confirm, IsProcessCrash: r.job.Actions.IsProcessCrash, IsNotSent: r.job.Actions.IsNotSent,
-			Concurrent: r.cfg.BlockWorkers > 1 || bound.FormBlocks(), Hooks: r.hooks, Reserved: s.arranger.Reserved, Snapshot: r.snapshotTaker(s.finder),
+			Concurrent: r.cfg.BlockWorkers > 1 || bound.FormBlocks(), Hooks: r.hooks, Reserved: s.arranger.Reserved, Snapshot: r.snapshotTaker(s.finder), PodVolumes: r.job.Actions.PodVolumes,
 			Facts: r.facts, Remarks: r.remarks, References: r.references, Progress: r.job.Progress, Stop: r.workers.stop, Clock: r.cfg.Clock, Log: r.cfg.Log,
 		})
 	}

@@ -22,6 +22,9 @@ func readRecords(ctx context.Context, s *State) error {
 	s.Contents.Hooks = velerov1.HookStatus{}
 	s.plan, s.volumes = commit.Plan(s.Backup, s.Cluster), newAboutVolumes(s.Dir)
 	s.volumes.ends = s.snapshotEnds()
+	if err := s.volumes.addRequests(s.requests); err != nil {
+		return err
+	}
 	if len(c.Revisions) > 0 {
 		s.plan.Header.Revision = c.Revisions[0]
 	}

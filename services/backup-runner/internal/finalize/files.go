@@ -62,6 +62,9 @@ func (s *State) createFiles() ([]keyedFile, error) {
 			return jsonFile(filepath.Join(s.Dir, "null.json.gz"), []byte("null\n"))
 		}},
 	} {
+		if f.key == layout.BackupPodVolumeBackups(name) && s.PodVolumes != nil && s.hasPodVolumes() {
+			continue // fixRequests stored it
+		}
 		file, err := f.make()
 		if err != nil {
 			return files, err

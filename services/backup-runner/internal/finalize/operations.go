@@ -68,6 +68,7 @@ func (s *State) sealOperations(ctx context.Context) (*operation.Log, error) {
 // endOperations cancels the operations of a backup that fails, which does not wait for their ends. What a
 // call began whose answer is in no record is not known.
 func endOperations(ctx context.Context, s *State) error {
+	s.cancelRequests(ctx)
 	log, err := operation.Open(ctx, s.Store, s.operationsOf())
 	if errors.Is(err, objectstore.ErrNotFound) {
 		begun := operation.Unique(s.begun)
@@ -139,7 +140,7 @@ func (s *State) postOperation() []operation.Resource {
 	return out
 }
 
-// operationNotes makes every failed operation an error of the backup.
+// operationNotes makes every failed operation an error of the backup, or each of its volumes.
 func (s *State) operationNotes() (notes []joblog.Entry) {
 	if s.Operations == nil {
 		return nil
@@ -150,13 +151,22 @@ func (s *State) operationNotes() (notes []joblog.Entry) {
 		if state.Phase != operation.Failed {
 			continue
 		}
-		notes = append(notes, joblog.Entry{
-			Time: state.EndTime, Level: joblog.Error, Source: "holdfast/backup-runner", Scoped: true,
-			Namespace: op.Item.Namespace, Resource: op.Item.GroupResource(), Name: op.Item.Name,
-			Message: fmt.Sprintf("operation %q of action %s failed", op.ID, op.Action), Err: state.Error,
-		})
+		volumes := s.podVolumeNotes(op, state)
+		if len(volumes) == 0 {
+			volumes = []joblog.Entry{failureOf(op, state)}
+		}
+		notes = append(notes, volumes...)
 	}
 	return notes
+}
+
+// failureOf is the error of a failed operation.
+func failureOf(op *operation.Operation, state *operation.State) joblog.Entry {
+	return joblog.Entry{
+		Time: state.EndTime, Level: joblog.Error, Source: "holdfast/backup-runner", Scoped: true,
+		Namespace: op.Item.Namespace, Resource: op.Item.GroupResource(), Name: op.Item.Name,
+		Message: fmt.Sprintf("operation %q of action %s failed", op.ID, op.Action), Err: state.Error,
+	}
 }
 
 // operationsFile is the file of the backup's operations.

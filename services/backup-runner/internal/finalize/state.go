@@ -61,6 +61,8 @@ type Job struct {
 	Canceller *operation.Canceller
 	// Snapshots are the CSI snapshots of the cluster; nil where there are none.
 	Snapshots Snapshots
+	// PodVolumes are the requests of file-system backups; nil where there are none.
+	PodVolumes PodVolumes
 	// GivenUp is why the backup ends without another try, nil for any other: nothing is collected or
 	// assembled any more.
 	GivenUp error
@@ -98,6 +100,8 @@ type State struct {
 	Composition *checkpoint.Composition
 	// Operations are those that the backup waited for; nil without any.
 	Operations *operation.Log
+	// requests are the file-system backups of the backup, as their file has them.
+	requests []velerov1.PodVolumeBackup
 	// later are the records of what was stored again, whose parts come after those of the
 	// composition.
 	later   []string

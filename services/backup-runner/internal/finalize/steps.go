@@ -22,6 +22,8 @@ const (
 	Ended step.Value = "ended operations"
 	// Again is what was stored again after the operations: State.later.
 	Again step.Value = "post-operation items"
+	// Requests are the file-system backups: State.requests.
+	Requests step.Value = "requests of Pod volumes"
 	// Plan is the parts and volumes of the records: State.plan, State.volumes.
 	Plan step.Value = "plan"
 	// Tarball is the composed tarball: State.Tarball.
@@ -63,7 +65,11 @@ func Backup() []Step {
 			Run: storeAgain, Failpoint: "backup-runner/stored-again",
 		},
 		{
-			Name: "read the records", Needs: []step.Value{Composition, Again}, Gives: []step.Value{Plan}, Successor: step.Repeats, Cancellable: true,
+			Name: "store the requests of Pod volumes", Needs: []step.Value{Ended}, Gives: []step.Value{Requests}, Successor: step.Follows, Cancellable: true,
+			Run: fixRequests,
+		},
+		{
+			Name: "read the records", Needs: []step.Value{Composition, Again, Requests}, Gives: []step.Value{Plan}, Successor: step.Repeats, Cancellable: true,
 			Run: readRecords, Failpoint: "backup-runner/plan-read",
 		},
 		step.SideBySide(

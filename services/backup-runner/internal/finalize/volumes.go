@@ -11,6 +11,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/archive/nativesnapshot"
 	"github.com/holdfast-io/holdfast/pkg/archive/part"
 	"github.com/holdfast-io/holdfast/pkg/extsort"
@@ -36,7 +37,11 @@ func (v *volumeEntries) addInfos(infos []checkpoint.VolumeInfo) error {
 		if infos[i].Pending { // another entry has what became of it
 			continue
 		}
-		if err := v.addEntry(infos[i].PVCNamespace+"\x00"+infos[i].PVCName+"\x00"+infos[i].PVName, &infos[i]); err != nil {
+		key := infos[i].PVCNamespace + "\x00" + infos[i].PVCName + "\x00" + infos[i].PVName
+		if pod := infos[i].PodVolume; pod != nil {
+			key += "\x00" + pod.PodNamespace + "\x00" + pod.PodName + "\x00" + pod.Volume
+		}
+		if err := v.addEntry(key, &infos[i]); err != nil {
 			return err
 		}
 	}
@@ -116,6 +121,8 @@ type aboutVolumes struct {
 	begun, completed int
 	// ends are the ends of the operations of CSI snapshots, by their identifiers.
 	ends map[string]operation.State
+	// requests are the claims of file-system backups, as namespace/name.
+	requests map[string]struct{}
 	// undecided are the volumes of claims whose result no record has.
 	undecided map[string]struct{}
 }
@@ -124,7 +131,7 @@ func newAboutVolumes(dir string) *aboutVolumes {
 	return &aboutVolumes{
 		info:      newVolumes(filepath.Join(dir, "volumeinfo.json.gz"), "[]\n"),
 		snapshots: newVolumes(filepath.Join(dir, "volumesnapshots.json.gz"), "null\n"), // as in Velero 1.18
-		undecided: map[string]struct{}{},
+		undecided: map[string]struct{}{}, requests: map[string]struct{}{},
 	}
 }
 
@@ -132,7 +139,7 @@ func (a *aboutVolumes) addRecord(rec *checkpoint.Record) error {
 	for i := range rec.Volumes {
 		a.concludeSnapshot(&rec.Volumes[i])
 	}
-	if err := a.info.addInfos(rec.Volumes); err != nil {
+	if err := a.info.addInfos(a.withoutRequested(rec.Volumes)); err != nil {
 		return err
 	}
 	for i := range rec.Volumes {
@@ -146,6 +153,31 @@ func (a *aboutVolumes) addRecord(rec *checkpoint.Record) error {
 	completed, err := a.snapshots.addSnapshots(rec.Snapshots)
 	a.begun, a.completed = a.begun+len(rec.Snapshots), a.completed+completed
 	return err
+}
+
+// addRequests adds the volumes of file-system backups, whose entries take the place of those that
+// records have of their claims.
+func (a *aboutVolumes) addRequests(requests []velerov1.PodVolumeBackup) error {
+	infos := make([]checkpoint.VolumeInfo, len(requests))
+	for i := range requests {
+		infos[i] = checkpoint.VolumeOfRequest(&requests[i])
+		if infos[i].PVCName != "" {
+			a.requests[infos[i].PVCNamespace+"/"+infos[i].PVCName] = struct{}{}
+		}
+	}
+	return a.info.addInfos(infos)
+}
+
+// withoutRequested returns entries but for those that only say how the claims of file-system backups
+// were not taken otherwise.
+func (a *aboutVolumes) withoutRequested(infos []checkpoint.VolumeInfo) []checkpoint.VolumeInfo {
+	if len(a.requests) == 0 {
+		return infos
+	}
+	return slices.DeleteFunc(slices.Clone(infos), func(i checkpoint.VolumeInfo) bool {
+		_, requested := a.requests[i.PVCNamespace+"/"+i.PVCName]
+		return requested && (i.Skipped || i.Method == checkpoint.MethodPodVolume)
+	})
 }
 
 // concludeSnapshot writes how the CSI snapshot of a volume ended.

@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/pkg/kube/resource"
+	"github.com/holdfast-io/holdfast/pkg/spec/selection"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect"
 )
 
@@ -29,7 +30,7 @@ type plugins struct {
 	asked, called int
 }
 
-func (p *plugins) Open(ctx context.Context, _ *velerov1.Backup, _ *resource.Catalog, _ func(joblog.Entry), _ Lock) collect.Actions {
+func (p *plugins) Open(ctx context.Context, _ *velerov1.Backup, _ *resource.Catalog, _ *selection.Filter, _ func(joblog.Entry), _ Lock) collect.Actions {
 	return collect.Actions{Items: []action.BackupItem{&opened{p, ctx}}, Close: func() {}}
 }
 

@@ -58,7 +58,7 @@ func (c *backupCollection) collectBackup(ctx context.Context) (checkpoint.Compos
 		return none, err
 	}
 	work.Exec, work.Opened, work.RanEarly = c.Exec, &c.opened, mark.PostHooksOf(c.held.Object).Early
-	work.Actions = c.openActions(lasting, catalog) // for as long as they are called
+	work.Actions = c.openActions(lasting, catalog, filter) // for as long as they are called
 	defer work.Actions.Close()
 	work.LockVolume = c.volumeLocks().lockVolume
 	if c.Snapshots != nil {
@@ -96,7 +96,7 @@ func (c *backupCollection) storeAgain(ctx context.Context, namespaces []string, 
 	lasting, release := c.gracefulContext(ctx)
 	defer release()
 	work := c.collectJob(catalog, filter)
-	work.Actions = c.openActions(lasting, catalog)
+	work.Actions = c.openActions(lasting, catalog, filter)
 	defer work.Actions.Close()
 	result, err := collect.StoreAgain(lasting, c.collectConfig(), work, items)
 	if err != nil {
@@ -132,12 +132,12 @@ func (c *backupCollection) gracefulContext(ctx context.Context) (context.Context
 }
 
 // openActions opens the backup's actions. Their Close may be called more than once.
-func (c *backupCollection) openActions(ctx context.Context, catalog *resource.Catalog) collect.Actions {
+func (c *backupCollection) openActions(ctx context.Context, catalog *resource.Catalog, filter *selection.Filter) collect.Actions {
 	lines := &collect.Lines{}
 	if c.Actions == nil {
 		return collect.Actions{Lines: lines, Close: func() {}}
 	}
-	a := c.Actions.Open(ctx, c.held.Object.DeepCopy(), catalog, lines.Add, c.volumeLocks().lockVolume)
+	a := c.Actions.Open(ctx, c.held.Object.DeepCopy(), catalog, filter, lines.Add, c.volumeLocks().lockVolume)
 	a.Lines, a.Close = lines, sync.OnceFunc(a.Close)
 	return a
 }

@@ -125,7 +125,7 @@ func (k *Kind) dryRunConfig(ctx context.Context, b *velerov1.Backup, namespaces 
 	if k.Actions == nil {
 		return cfg, func() {}, nil
 	}
-	cfg.Actions = k.Actions.Open(ctx, b.DeepCopy(), catalog, new(collect.Lines).Add, nil)
+	cfg.Actions = k.Actions.Open(ctx, b.DeepCopy(), catalog, filter, new(collect.Lines).Add, nil)
 	return cfg, cfg.Actions.Close, nil
 }
 

@@ -66,7 +66,7 @@ func (a *attempt) finalizeJob(store objectstore.Store, dir, cluster string) fina
 	return finalize.Job{
 		Backup: a.held.Object.DeepCopy(), Claimed: a.held.Object.Status.Phase, Epoch: a.held.Claim.Epoch, Cluster: cluster, Holder: attemptClaim{a},
 		Store: store, Dir: dir, Clock: a.Clock, Log: a.held.Log, Exec: a.Exec, Opened: &a.opened,
-		Snapshots: a.CSI, Canceller: a.Operations, GivenUp: a.givenUp,
+		Snapshots: a.CSI, PodVolumes: a.PodVolumes, Canceller: a.Operations, GivenUp: a.givenUp,
 	}
 }
 
@@ -90,10 +90,18 @@ func (a *attempt) endAsFailed(ctx context.Context, reason string) error {
 // errCommitting means that the bucket may hold the backup as committed, which cannot be read.
 var errCommitting = errors.New("the backup may be committed")
 
-// endSnapshots removes the CSI snapshots that the backup's own actions made, with what the drivers
+// endSnapshots cancels the file-system backups, and removes the CSI snapshots that the backup's own actions made, with what the drivers
 // stored. They stay once the backup may have been committed: then the bucket may name them.
 func (a *attempt) endSnapshots(ctx context.Context, b *velerov1.Backup) {
-	if a.CSI == nil || a.first && !a.collecting {
+	if a.first && !a.collecting {
+		return
+	}
+	if a.PodVolumes != nil {
+		if err := a.PodVolumes.CancelBackups(ctx, b, "the backup failed"); err != nil {
+			a.held.Log.WarnContext(ctx, "Failed to cancel the PodVolumeBackups of a failed backup; they may still be running", "error", err)
+		}
+	}
+	if a.CSI == nil {
 		return
 	}
 	live, err := a.held.Update(ctx, func(*velerov1.Backup) error { return kube.ErrSkip })

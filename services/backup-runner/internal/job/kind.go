@@ -20,6 +20,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/kube/resource"
 	"github.com/holdfast-io/holdfast/pkg/kube/retry"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
+	"github.com/holdfast-io/holdfast/pkg/spec/selection"
 	eventv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/event/v1"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/podhook"
@@ -66,14 +67,14 @@ type Events interface {
 type Actions interface {
 	// Open returns the actions for one run of a job; their Close must be called. note gets what
 	// plugins log, from many goroutines. lock is collect.Job's LockVolume.
-	Open(ctx context.Context, backup *velerov1.Backup, catalog *resource.Catalog, note func(joblog.Entry), lock Lock) collect.Actions
+	Open(ctx context.Context, backup *velerov1.Backup, catalog *resource.Catalog, filter *selection.Filter, note func(joblog.Entry), lock Lock) collect.Actions
 }
 
 // Lock is collect.Job's LockVolume.
 type Lock = func(ctx context.Context, volume string) (unlock func(), err error)
 
 // Config is what backups are made with. Everything is required but Recorder, Actions, Snapshots,
-// CSI, Exec, ConsistentCut, PlanLifetime and the sizes, whose zero values mean collect's defaults.
+// CSI, PodVolumes, Exec, ConsistentCut, PlanLifetime and the sizes, whose zero values mean collect's defaults.
 type Config struct {
 	Reader    client.Reader // uncached
 	Ledger    Ledger
@@ -87,6 +88,8 @@ type Config struct {
 	Snapshots func(ctx context.Context, backup *velerov1.Backup, note func(joblog.Entry)) *volumes.Taker
 	// CSI removes the objects of CSI snapshots; nil where none are taken.
 	CSI finalize.Snapshots
+	// PodVolumes are the requests of file-system backups; nil where none are made.
+	PodVolumes finalize.PodVolumes
 	// Operations cancels what the actions of a backup began that fails.
 	Operations *operation.Canceller
 	// Exec runs hooks in Pods; nil runs none.

@@ -23,6 +23,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
+	"github.com/holdfast-io/holdfast/pkg/spec/selection"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect"
 )
 
@@ -33,7 +34,7 @@ type beginning struct {
 	asks  string // the configmap that it names as an item to store once operations have ended
 }
 
-func (s *beginning) Open(context.Context, *velerov1.Backup, *resource.Catalog, func(joblog.Entry), Lock) collect.Actions {
+func (s *beginning) Open(context.Context, *velerov1.Backup, *resource.Catalog, *selection.Filter, func(joblog.Entry), Lock) collect.Actions {
 	return collect.Actions{Items: []action.BackupItem{s}, Close: func() {}}
 }
 

@@ -55,8 +55,10 @@ type Config struct {
 	Reserved func(key itemset.Key) bool
 	// Snapshot takes native snapshots of stored volumes, all of which are durable; nil takes none.
 	Snapshot func(ctx context.Context, volumes map[string]volumes.Volume, out *partwriter.Writer) error
-	Facts    *volumes.Facts
-	Remarks  partwriter.VolumeRules
+	// PodVolumes are waited for before the post hooks of their Pods; nil where there are none.
+	PodVolumes actionset.PodVolumes
+	Facts      *volumes.Facts
+	Remarks    partwriter.VolumeRules
 	// References makes what finds references.
 	References *reference.Set
 	Progress   *partwriter.Counter

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/actionset"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/partwriter"
@@ -33,8 +34,9 @@ type processedObject struct {
 	// detached objects may have a block, and are not processed with it.
 	detached bool
 	depth    int // how many objects asked for one another before this one
-	// warnings and errors are noted with the result of the object, never without it: a later holder
+	// notes, warnings and errors are noted with the result of the object, never without it: a later holder
 	// would have them again.
+	notes    []action.Note
 	warnings []string
 	errors   []error
 }
@@ -191,8 +193,15 @@ func (a *objectProcessor) runActions(ctx context.Context, s *processedObject, re
 	return a.storeObject(s, &result)
 }
 
-// noteProblems notes the warnings and errors about an object.
+// noteProblems notes the messages about an object.
 func (a *objectProcessor) noteProblems(s *processedObject) error {
+	for _, note := range s.notes {
+		e := partwriter.EntryAbout(s.GroupResource(), s.Namespace, s.Name, note.Message, nil)
+		e.Level = note.Level
+		if err := a.out.LogEntry(e); err != nil {
+			return err
+		}
+	}
 	for _, message := range s.warnings {
 		if err := a.out.Warn(partwriter.EntryAbout(s.GroupResource(), s.Namespace, s.Name, message, nil)); err != nil {
 			return err

@@ -26,7 +26,9 @@ func (t *objectTurn) Execute(ctx context.Context, a action.BackupItem, o *action
 	_, starts := a.(action.BackupStarter)
 	switch {
 	case ok && !t.actor.pool.Again:
-		return t.callOnce(ctx, a, begins.OperationKind(), o, b)
+		r, err := t.callOnce(ctx, a, begins.OperationKind(), o, b)
+		t.subject.notes = append(t.subject.notes, r.Notes...)
+		return r, err
 	case starts:
 		return t.repeatChanges(ctx, a, o)
 	}
@@ -79,7 +81,7 @@ func (t *objectTurn) recordAnswer(a action.BackupItem, b *action.Backup, given *
 	p := t.actor.pool
 	out.Answer, err = effect.NewAnswer(a.Name(), given, result.Object, result.Additional, err)
 	if err == nil {
-		err = checkItems(out.Additional)
+		out.Notes, err = result.Notes, checkItems(out.Additional)
 	}
 	if begun.Key != "" && err == nil {
 		out.Patch, err = patchOf(&out.Call, given, result.Object)
@@ -139,7 +141,7 @@ func (t *objectTurn) recordedResult(ctx context.Context, record string, call *ch
 		return r, err
 	}
 	r.Object, err = out.Answer.Object(given)
-	r.Additional = effect.Items(out.Additional)
+	r.Additional, r.Notes = effect.Items(out.Additional), out.Notes
 	return r, err
 }
 

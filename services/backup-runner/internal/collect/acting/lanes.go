@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/job/panics"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/podhook"
@@ -28,7 +30,10 @@ type hookScheduler struct {
 }
 
 // hookedBlock is a block with hooks.
-type hookedBlock struct{ Block }
+type hookedBlock struct {
+	Block
+	left bool // to the next holder, since the run is stopped before the post hooks
+}
 
 func newLanes(p *Pool, group *panics.Group, workers int) *hookScheduler {
 	return &hookScheduler{
@@ -57,7 +62,7 @@ func (l *hookScheduler) dispatchBlocks(ctx context.Context, queue <-chan Block) 
 			case !ok:
 				queue = nil
 			case len(b.Hooks) > 0:
-				waiting = append(waiting, &hookedBlock{b})
+				waiting = append(waiting, &hookedBlock{Block: b})
 			default:
 				next = &b
 			}
@@ -93,33 +98,62 @@ func (l *hookScheduler) runPreHooks(ctx context.Context, h *hookedBlock) {
 		l.runPostHooks(ctx, h)
 		return
 	}
-	l.runPodHooks(ctx, h, l.ready, l.pool.Hooks.Pre)
+	l.group.Go(func() error { return l.runPodHooks(ctx, h, l.ready, l.pool.Hooks.Pre) })
 }
 
-// runPostHooks runs the post hooks of a block.
+// runPostHooks runs the post hooks of a block, once the data of the volumes of its Pods is taken.
 func (l *hookScheduler) runPostHooks(ctx context.Context, h *hookedBlock) {
-	l.runPodHooks(ctx, h, l.ended, l.pool.Hooks.Post)
+	l.group.Go(func() error {
+		done, err := l.awaitPodVolumes(ctx, h)
+		switch {
+		case err != nil:
+			return fmt.Errorf("wait for the data of Pods: %w", err)
+		case !done:
+			h.left = true
+			return l.sendHooked(ctx, h, l.ended)
+		}
+		return l.runPodHooks(ctx, h, l.ended, l.pool.Hooks.Post)
+	})
+}
+
+// awaitPodVolumes waits for the file-system backups of the Pods of a block. False means that the run
+// is stopped before.
+func (l *hookScheduler) awaitPodVolumes(ctx context.Context, h *hookedBlock) (bool, error) {
+	var pods []types.NamespacedName
+	for _, pod := range h.Hooks {
+		if pod.HasPostHooks() {
+			named := pod.Item()
+			pods = append(pods, types.NamespacedName{Namespace: named.Namespace, Name: named.Name})
+		}
+	}
+	if l.pool.PodVolumes == nil || len(pods) == 0 {
+		return true, nil
+	}
+	return l.pool.PodVolumes.Await(ctx, l.pool.Stop, pods)
 }
 
 // runPodHooks runs hooks of the Pods of a block, beside everything else, and hands the block on. When the
 // run is stopped a block that is not processed yet is left to the next holder, with its post hooks.
-func (l *hookScheduler) runPodHooks(ctx context.Context, h *hookedBlock, to chan<- *hookedBlock, run func(context.Context, *podhook.Pod) error) {
-	l.group.Go(func() error {
-		for _, pod := range h.Hooks {
-			if l.pool.Stop.Requested() && to == l.ready {
-				break
-			}
-			if err := run(ctx, pod); err != nil {
-				return fmt.Errorf("run hooks: %w", err)
-			}
+func (l *hookScheduler) runPodHooks(ctx context.Context, h *hookedBlock, to chan<- *hookedBlock, run func(context.Context, *podhook.Pod) error) error {
+	for _, pod := range h.Hooks {
+		if l.pool.Stop.Requested() && to == l.ready {
+			break
 		}
-		select {
-		case to <- h:
-			return nil
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if err := run(ctx, pod); err != nil {
+			return fmt.Errorf("run hooks: %w", err)
 		}
-	})
+	}
+	return l.sendHooked(ctx, h, to)
+}
+
+// sendHooked hands a block on.
+func (l *hookScheduler) sendHooked(ctx context.Context, h *hookedBlock, to chan<- *hookedBlock) error {
+	select {
+	case to <- h:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // processBlocks processes blocks; those between their hooks first. One that ends because the run is stopped
@@ -189,6 +223,9 @@ func (a *objectProcessor) processHooked(ctx context.Context, l *hookScheduler, h
 // noteHooksEnded notes that all hooks of a block have ended.
 func (a *objectProcessor) noteHooksEnded(l *hookScheduler, h *hookedBlock) error {
 	<-l.places
+	if h.left {
+		return nil
+	}
 	for _, pod := range h.Hooks {
 		if err := a.noteHookMessages(pod); err != nil {
 			return err

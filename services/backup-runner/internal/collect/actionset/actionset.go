@@ -5,7 +5,10 @@
 package actionset
 
 import (
+	"context"
+
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/partwriter"
@@ -20,6 +23,8 @@ type Actions struct {
 	// Asks are the only resources of which the actions name objects, so that no state is kept of
 	// others. Empty means any.
 	Asks []schema.GroupResource
+	// PodVolumes is the action of file-system backups among Items; nil where there is none.
+	PodVolumes PodVolumes
 	// Warnings are about actions that are left out on purpose; the backup's first holder notes them.
 	Warnings []string
 	// Errors are about missing actions, whose effect on the backup is not known.
@@ -34,6 +39,16 @@ type Actions struct {
 	Lines *partwriter.PluginLines
 	// Close, if not nil, is called once no action is called any more.
 	Close func()
+}
+
+// PodVolumes are the file-system backups of a backup; podvolume.Backupper is one.
+type PodVolumes interface {
+	// Takes reports whether the data of a claim is taken so. With final all Pods have had their turn,
+	// and the error says why one did not take it that was to.
+	Takes(ctx context.Context, namespace, claim string, final bool) (bool, error)
+	// Await waits until the data of Pods is taken or will not be; false means that stop was closed
+	// before.
+	Await(ctx context.Context, stop <-chan struct{}, pods []types.NamespacedName) (bool, error)
 }
 
 // None reports whether there are no actions.

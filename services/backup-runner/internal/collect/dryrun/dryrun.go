@@ -100,7 +100,7 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 	p := &planner{Config: cfg, facts: volumes.NewFacts(cfg.Backup), items: itemset.New(), notCalled: map[string]struct{}{}, held: map[string]*storedplan.Row{},
 		finder: &plan.Finder{Lister: cfg.Lister, Cut: cfg.Cut, Catalog: cfg.Catalog, Filter: cfg.Filter},
 		result: Result{Kinds: map[string]*Count{}, Namespaces: map[string]int64{}}}
-	p.rules = partwriter.NewVolumeRules(cfg.Backup, cfg.Snapshots != nil && cfg.Snapshots.Wanted())
+	p.rules = partwriter.NewVolumeRules(cfg.Backup, cfg.Snapshots != nil && (cfg.Snapshots.Wanted() || cfg.Actions.PodVolumes != nil && !isOptedOut(cfg.Backup)))
 	if err := p.bindActions(ctx); err != nil {
 		return nil, err
 	}

@@ -20,13 +20,18 @@ type namedItem struct {
 
 // namingHost is an actionset.Host that keeps what actions name.
 type namingHost struct {
-	p  *planner
-	of string
+	p      *planner
+	of     string
+	object *foundObject
 }
 
 // Execute implements actionset.Host.
 func (h *namingHost) Execute(ctx context.Context, a action.BackupItem, o *action.Object, b *action.Backup) (action.BackupResult, error) {
-	return actionset.Execute(ctx, a, o, b)
+	r, err := actionset.Execute(ctx, a, o, b)
+	for _, note := range r.Notes {
+		h.object.addReason(note.Message)
+	}
+	return r, err
 }
 
 // Additional implements actionset.Host.
@@ -42,7 +47,7 @@ func (h *namingHost) Additional(_ context.Context, by string, items []action.Ite
 // callActions calls the actions that may be called, and reports whether the object would be stored.
 func (p *planner) callActions(ctx context.Context, gr schema.GroupResource, o *foundObject) bool {
 	kind := schema.GroupVersionKind{Group: o.row.Group, Version: o.row.Version, Kind: o.row.Kind}
-	host := &namingHost{p: p, of: action.Item{GroupResource: gr, Namespace: o.row.Namespace, Name: o.row.Name}.String()}
+	host := &namingHost{p: p, object: o, of: action.Item{GroupResource: gr, Namespace: o.row.Namespace, Name: o.row.Name}.String()}
 	object, err := actionset.ParseObject(kind, o.raw)
 	var result actionset.Result
 	if err == nil {

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/extension/csisnapshot"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/plan"
@@ -59,8 +60,26 @@ func (p *planner) decideVolumes(ctx context.Context) error {
 	return nil
 }
 
+// isOptedOut reports whether the backup is not to have snapshots of volumes.
+func isOptedOut(b *velerov1.Backup) bool {
+	return b.Spec.SnapshotVolumes != nil && !*b.Spec.SnapshotVolumes
+}
+
 // decideVolume reports whether the data of a volume would be taken, and how, or why not.
 func (p *planner) decideVolume(ctx context.Context, name string, volume volumes.Volume) (taken bool, reason string) {
+	for i := range volume.Claims {
+		if p.Actions.PodVolumes == nil {
+			break
+		}
+		claim := &volume.Claims[i]
+		with, err := p.Actions.PodVolumes.Takes(ctx, claim.PVCNamespace, claim.PVCName, false)
+		switch {
+		case err != nil:
+			return false, err.Error()
+		case with:
+			return true, "file-system backup"
+		}
+	}
 	res, _ := p.Catalog.Lookup(plan.Volumes)
 	v, err := p.Snapshots.FindNamed(ctx, p.finder, &res, name, volume)
 	csi := new(volumes.CSIError)

@@ -64,17 +64,12 @@ func NewVolumeRules(b *velerov1.Backup, snapshots bool) VolumeRules {
 	return VolumeRules{ByChoice: choice != nil && !*choice, Snapshots: snapshots, Backup: b.Name, UID: string(b.UID)}
 }
 
-// Of returns the messages about a stored pod, claim or volume: what a pod's annotations request and
-// this version does not do, its annotations that hooks of backups and restores do not have, and whether a claim's volume is backed up, unless that is decided once
-// everything is collected.
+// Of returns the messages about a stored pod, claim or volume: a pod's annotations that hooks of
+// backups and restores do not have, and whether a claim's volume is backed up, unless that is decided
+// once everything is collected.
 func (r VolumeRules) Of(gr schema.GroupResource, m *objmeta.Meta, raw []byte) (entries []joblog.Entry, _ *checkpoint.VolumeInfo) {
 	switch gr {
 	case plan.Pods:
-		for _, message := range unservedMessages(m.Annotations) {
-			e := EntryAbout(gr, m.Namespace, m.Name, message, nil)
-			e.Level = joblog.Error
-			entries = append(entries, e)
-		}
 		for i := range m.Annotations {
 			if message := hook.UnknownKey(m.Annotations[i].Key); message != "" {
 				e := EntryAbout(gr, m.Namespace, m.Name, message, nil)

@@ -130,6 +130,9 @@ func (p *Pod) Item() itemset.SpooledItem {
 	return itemset.SpooledItem{Version: "v1", Kind: p.object.Kind, Resource: plan.Pods.Resource, Namespace: p.object.Namespace, Name: p.object.Name}
 }
 
+// HasPostHooks reports whether post hooks of the Pod are to run.
+func (p *Pod) HasPostHooks() bool { return len(p.hooks.Post) > 0 }
+
 // Namespace is that of the Pod.
 func (p *Pod) Namespace() string { return p.object.Namespace }
 

@@ -7,12 +7,23 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/archive/nativesnapshot"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 )
 
 // decideVolume takes the snapshot, or notes why there is none.
 func (d *volumeDecision) decideVolume(ctx context.Context) error {
 	if before, begun := d.cfg.Past.Intended[d.name]; begun {
 		return d.noteFailed(nil, &before, ErrUnclear)
+	}
+	taken, problem := d.isTakenWithPod(ctx)
+	if end := d.cfg.interruptionOf(ctx, problem); end != nil {
+		return end
+	}
+	switch {
+	case taken:
+		return nil
+	case problem != nil:
+		return d.noteUntaken(problem)
 	}
 	v, err := d.cfg.Taker.FindNamed(ctx, d.cfg.Finder, d.res, d.name, d.volume)
 	if end := d.cfg.interruptionOf(ctx, err); end != nil {
@@ -32,6 +43,26 @@ func (d *volumeDecision) decideVolume(ctx context.Context) error {
 		return d.noteFailed(v.PV, &v.Snapshot, err)
 	}
 	return d.takeSnapshot(ctx, &v)
+}
+
+// isTakenWithPod reports whether the volume is taken by file-system backup, and notes it then.
+func (d *volumeDecision) isTakenWithPod(ctx context.Context) (bool, error) {
+	if d.cfg.PodVolumes == nil {
+		return false, nil
+	}
+	for i := range d.volume.Claims {
+		claim := d.volume.Claims[i]
+		taken, err := d.cfg.PodVolumes.Takes(ctx, claim.PVCNamespace, claim.PVCName, d.cfg.Final)
+		if err != nil {
+			return false, err
+		}
+		if taken {
+			claim.Pending, claim.Method, claim.Result = false, checkpoint.MethodPodVolume, checkpoint.Failed
+			d.out.Record.Volumes = append(d.out.Record.Volumes, claim)
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // takeSnapshot takes the snapshot of a volume that is locked.

@@ -20,6 +20,12 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/plan"
 )
 
+// PodVolumes reports whether the data of a claim is taken by file-system backup; podvolume.Backupper
+// is one.
+type PodVolumes interface {
+	Takes(ctx context.Context, namespace, claim string, final bool) (bool, error)
+}
+
 // Config is what decides on the volumes of a backup. Everything is required but Lock.
 type Config struct {
 	Taker  *Taker
@@ -30,6 +36,10 @@ type Config struct {
 	// Lock waits until no other backup takes a snapshot of a volume, named by its provider, and
 	// keeps others from it until unlock is called. Nil waits for nothing.
 	Lock func(ctx context.Context, volume string) (unlock func(), err error)
+	// PodVolumes are the file-system backups; nil where there are none. Final means that all Pods have
+	// had their turn.
+	PodVolumes PodVolumes
+	Final      bool
 	// Insist makes a volume without a snapshot an error.
 	Insist bool
 	// RecordItems is how many volumes a record is about at most, where none has a snapshot.

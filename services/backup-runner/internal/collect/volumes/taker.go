@@ -117,7 +117,7 @@ func (t *Taker) Find(ctx context.Context, raw []byte) (NativeVolume, error) {
 // FindNamed is Find for a volume that was collected, or for which claims were, by its name. One that is not in the
 // backup has no location.
 func (t *Taker) FindNamed(ctx context.Context, finder *plan.Finder, res *resource.Resource, name string, volume Volume) (NativeVolume, error) {
-	if !volume.Stored {
+	if !volume.Stored || t.CSI == nil && len(t.Backup.Spec.VolumeSnapshotLocations) == 0 {
 		return NativeVolume{}, nil
 	}
 	found, err := finder.Read(ctx, res, action.Item{GroupResource: plan.Volumes, Name: name})
