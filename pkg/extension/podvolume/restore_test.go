@@ -46,7 +46,7 @@ func TestTheInitContainerRunsAsThePod(t *testing.T) {
 			if tt.pod != nil {
 				spec["securityContext"] = tt.pod
 			}
-			got := podvolume.SetWait(spec, &podvolume.Wait{Volumes: []string{"v"}})["initContainers"].([]any)
+			got := podvolume.SetWait(spec, &podvolume.Wait{Volumes: []string{"v"}, Config: parsed(t, nil)})["initContainers"].([]any)
 			require.Equal(t, tt.want, got[0].(object)["securityContext"])
 			require.NotContains(t, spec, "initContainers", "the spec given is left alone")
 			require.Equal(t, tt.first, mapOf(container["securityContext"]), "so is the first container")

@@ -24,6 +24,8 @@ type Wait struct {
 	// Volumes are the names of the volumes that are waited for. Those in Shared have claims for which
 	// other Pods wait, too.
 	Volumes, Shared []string
+	// Config is required where there are volumes.
+	Config *WaitConfig
 }
 
 const (
@@ -31,9 +33,6 @@ const (
 	// waitState is where the init container keeps that it is done, in a volume of its own: a Pod whose
 	// sandbox is made anew runs its init containers again.
 	waitState = "/restore-state"
-	// What the init container may use (Velero 1.18).
-	waitCPU    = "100m"
-	waitMemory = "128Mi"
 	// waitUser is the user where the Pod has to run as one other than root, and names none (Velero 1.18).
 	waitUser = int64(1000)
 )
@@ -59,7 +58,7 @@ func SetWait(spec map[string]any, w *Wait) map[string]any {
 	containers := slices.DeleteFunc(slices.Clone(listAt(spec, "initContainers")), isWait)
 	volumes := slices.DeleteFunc(slices.Clone(listAt(spec, "volumes")), isWait)
 	if len(w.Volumes) > 0 {
-		containers = slices.Insert(containers, 0, any(w.container(waitSecurity(spec))))
+		containers = slices.Insert(containers, 0, any(w.container(w.securityOf(spec))))
 		volumes = append(volumes, body{"name": WaitContainer, "emptyDir": body{}})
 	}
 	spec = maps.Clone(spec)
@@ -82,17 +81,19 @@ func (w *Wait) container(security body) body {
 		mounts = append(mounts, body{"name": name, "mountPath": waitDir + name})
 	}
 	mounts = append(mounts, body{"name": WaitContainer, "mountPath": waitState})
-	used := body{"cpu": waitCPU, "memory": waitMemory}
 	return body{
 		"name": WaitContainer, "image": w.Image, "args": args, "volumeMounts": mounts, "securityContext": security,
-		"resources": body{"requests": used, "limits": maps.Clone(used)},
+		"resources": w.Config.resourcesOf(),
 	}
 }
 
-// waitSecurity returns the security context of the init container, which has to see the volumes as
-// the Pod does: that of the first container, as the user of the Pod. Velero takes user 1000 where none
-// is named; but then most images run as root, and keep their directories to themselves.
-func waitSecurity(spec body) body {
+// securityOf returns the security context of the init container, which has to see the volumes as the
+// Pod does: that of the first container, as the user of the Pod. Velero takes user 1000 where none is
+// named; but then most images run as root, and keep their directories to themselves.
+func (w *Wait) securityOf(spec body) body {
+	if w.Config.security != nil {
+		return maps.Clone(w.Config.security)
+	}
 	pod, own := mapAt(spec, "securityContext"), body{}
 	if containers := listAt(spec, "containers"); len(containers) > 0 {
 		first, _ := containers[0].(body)

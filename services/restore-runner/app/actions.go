@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/holdfast-io/holdfast/pkg/archive/nativesnapshot"
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/pkg/extension/builtin"
 	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
 	"github.com/holdfast-io/holdfast/pkg/extension/podvolume"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
+	"github.com/holdfast-io/holdfast/pkg/plugin"
 	"github.com/holdfast-io/holdfast/pkg/service"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/job"
 )
@@ -29,6 +31,27 @@ func (a *App) actionSets(base service.Base) func(context.Context, func(joblog.En
 			set.Errors = append(set.Errors, fmt.Sprintf("objects may lack what a plugin changes: %v", missing))
 		}
 		return set
+	}
+}
+
+// waitConfig reads the ConfigMap of the init container in which restored Pods wait for data.
+func (a *App) waitConfig(base service.Base) func(context.Context) (*podvolume.WaitConfig, error) {
+	target := builtin.Reader{Client: nativesnapshot.RetryingReader(a.runtime.Manager().GetAPIReader(), base.Clock, base.Log), Namespace: base.Options.Namespace}
+	return func(ctx context.Context) (*podvolume.WaitConfig, error) {
+		found, err := target.Configs(ctx, plugin.ConfigSelector(plugin.KindRestoreItemAction, podvolume.NameVelero))
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("read the ConfigMap of %s: %w", podvolume.NameVelero, err)
+		case len(found) == 0:
+			return podvolume.ParseWaitConfig(nil)
+		case len(found) > 1:
+			return nil, fmt.Errorf("%w: %d ConfigMaps are labelled for %s", podvolume.ErrWaitConfig, len(found), podvolume.NameVelero)
+		}
+		config, err := podvolume.ParseWaitConfig(found[0].Data)
+		if err != nil {
+			return nil, fmt.Errorf("ConfigMap %s: %w", found[0].Name, err)
+		}
+		return config, nil
 	}
 }
 

@@ -101,7 +101,7 @@ func (a *App) wireParts(config *Config) error {
 		Cleaner: &job.FileCleaner{Reader: mgr.GetAPIReader(), Client: mgr.GetClient(), Locations: locations, Log: config.Log},
 		REST:    a.runtime.RestConfig(), Clock: config.Clock, Log: config.Log, Metrics: counts, WorkDir: a.runtime.WorkDir(),
 		TerminatingTimeout: config.TerminatingTimeout, ResourceTimeout: config.ResourceTimeout,
-		StorePatience: config.StorePatience, WaitImage: config.RestoreWaitImage, Exec: exec, Actions: a.actionSets(config.Base), Snapshotters: a.snapshotterSets(config.Base), ReadyTimeout: config.ReadyTimeout,
+		StorePatience: config.StorePatience, WaitImage: config.RestoreWaitImage, WaitConfig: a.waitConfig(config.Base), Exec: exec, Actions: a.actionSets(config.Base), Snapshotters: a.snapshotterSets(config.Base), ReadyTimeout: config.ReadyTimeout,
 		CSI:          isCSIEnabled(config.Base),
 		Validator:    &validate.Validator{Reader: mgr.GetAPIReader(), Namespace: namespace, Locations: locations, Clock: config.Clock},
 		PlanLifetime: config.PlanLifetime,

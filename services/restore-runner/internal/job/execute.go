@@ -131,7 +131,7 @@ func (a *restoreAttempt) engineConfig() restore.Config {
 		Records: restore.Records{Recorder: in.recorder, History: a.history, Unrecorded: in.records.readOnly, Idle: mark.WaitsOf(a.restore).Idle, Dir: in.dir},
 		Extensions: restore.Extensions{
 			Actions: actions.bound, IsProcessCrash: actions.set.IsProcessCrash, IsNotSent: actions.set.IsNotSent, Object: actions.object,
-			ReadyTimeout: a.cfg.ReadyTimeout, Exec: a.cfg.Exec, WaitImage: a.cfg.WaitImage,
+			ReadyTimeout: a.cfg.ReadyTimeout, Exec: a.cfg.Exec, WaitImage: a.cfg.WaitImage, WaitConfig: a.cfg.WaitConfig,
 		},
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/extension/podvolume"
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	"github.com/holdfast-io/holdfast/pkg/job/mark"
@@ -82,6 +83,8 @@ type Config struct {
 	// WaitImage is the image of the init container in which restored Pods wait for the data of their
 	// volumes. Empty restores no such data.
 	WaitImage string
+	// WaitConfig reads what is said about that container. Nil says nothing.
+	WaitConfig func(ctx context.Context) (*podvolume.WaitConfig, error)
 	// Exec runs the hooks of restored Pods. Nil runs none.
 	Exec restore.Executor
 	// CSI has claims be filled from their CSI snapshots.

@@ -10,6 +10,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/pkg/extension/podvolume"
 	"github.com/holdfast-io/holdfast/pkg/kube/resource"
 	"github.com/holdfast-io/holdfast/pkg/spec/restoreorder"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
@@ -131,6 +132,8 @@ type Extensions struct {
 	// WaitImage is the image of the init container in which Pods wait for the data of their volumes. Empty
 	// restores no such data.
 	WaitImage string
+	// WaitConfig reads what is said about that container. Nil says nothing.
+	WaitConfig func(ctx context.Context) (*podvolume.WaitConfig, error)
 	// Exec runs the hooks of restored Pods. Nil runs none.
 	Exec Executor
 }

@@ -1,6 +1,7 @@
 package restore_test
 
 import (
+	"context"
 	"net/http"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
 	"github.com/holdfast-io/holdfast/pkg/archive/reference"
 	"github.com/holdfast-io/holdfast/pkg/archive/volumedata"
+	"github.com/holdfast-io/holdfast/pkg/extension/podvolume"
 	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore"
@@ -333,4 +335,17 @@ func TestSettingsOfTheRestoreAreInItsRequests(t *testing.T) {
 	spec.UploaderConfig = &velerov1.UploaderConfigForRestore{ParallelFilesDownload: 3}
 	runFiled(t, s, filedPod(), spec, func(c *restore.Config) { c.OverwriteVolumes = true })
 	require.Equal(t, object{"WriteSparseFiles": "false", "ParallelFilesDownload": "3", "Overwrite": "true"}, requestsOf(t, s)["data"]["spec"].(object)["uploaderSettings"])
+}
+
+// A Pod is not created with another init container than was asked for.
+func TestAPodIsNotCreatedWithoutTheConfigurationOfItsInitContainer(t *testing.T) {
+	s := newPodVolumeServer(t)
+	f := runFiled(t, s, filedPod(), toB(), func(c *restore.Config) {
+		c.WaitConfig = func(context.Context) (*podvolume.WaitConfig, error) {
+			return podvolume.ParseWaitConfig(map[string]string{"memLimit": "much"})
+		}
+	})
+	require.Contains(t, f.results.Errors.allMessages(), "pods b/db-0: invalid configuration of the init container restore-wait: memLimit")
+	require.Nil(t, s.Object(dbPath))
+	require.Empty(t, requestsOf(t, s))
 }

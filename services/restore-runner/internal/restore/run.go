@@ -145,7 +145,7 @@ func (r *restoreRun) restoreObjects(ctx context.Context) error {
 			velerov1.LabelBackupName: velerov1.LabelValue(cfg.Backup), velerov1.LabelRestoreName: velerov1.LabelValue(cfg.Restore)}},
 	})
 	pods := &volumes.PodFiller{PodFillerConfig: volumes.PodFillerConfig{
-		Plan: cfg.Plan, Recorder: cfg.Recorder, Existing: r.existing, Volumes: cfg.Volumes, Image: cfg.WaitImage,
+		Plan: cfg.Plan, Recorder: cfg.Recorder, Existing: r.existing, Volumes: cfg.Volumes, Image: cfg.WaitImage, Config: cfg.WaitConfig,
 		Restore: podvolume.RestoreJob{Name: cfg.Restore, UID: cfg.UID, Namespace: cfg.Server, Location: cfg.Location,
 			Settings: podvolume.RestoreSettings(cfg.Spec.UploaderConfig, cfg.OverwriteVolumes)},
 		Unrecorded: cfg.Unrecorded, DryRun: cfg.DryRun != nil, Timeouts: r.timeouts, Clock: cfg.Clock,

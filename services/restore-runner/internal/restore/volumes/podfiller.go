@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -34,6 +35,8 @@ type PodFillerConfig struct {
 	Restore  podvolume.RestoreJob
 	// Image is that of the init container. Empty fills no volume.
 	Image string
+	// Config reads what is said about the init container. Nil says nothing.
+	Config func(ctx context.Context) (*podvolume.WaitConfig, error)
 	// Unrecorded is set if outcomes are not durable: nothing is waited for then.
 	Unrecorded bool
 	// DryRun has no request be made.
@@ -45,7 +48,12 @@ type PodFillerConfig struct {
 // PodFiller has the volumes of restored Pods be filled from file-system backups: a Pod waits in an init
 // container, and a PodVolumeRestore for each volume is made once the Pod is there. Safe for concurrent
 // use.
-type PodFiller struct{ PodFillerConfig }
+type PodFiller struct {
+	PodFillerConfig
+
+	mu     sync.Mutex
+	config *podvolume.WaitConfig // once it was read
+}
 
 // podVolume is a volume of a Pod, and the snapshot that it is filled from.
 type podVolume struct {
@@ -83,11 +91,16 @@ func (f *PodFiller) Prepare(ctx context.Context, o *object.Object) error {
 	case o.Exists:
 		return nil
 	}
+	if f.Image == "" {
+		list = nil
+	}
 	wait := &podvolume.Wait{Image: f.Image, Restore: f.Restore.UID}
-	for i := range list {
-		if f.Image == "" {
-			break
+	if len(list) > 0 {
+		if wait.Config, err = f.readConfig(ctx); err != nil {
+			return f.Timeouts.Of(err)
 		}
+	}
+	for i := range list {
 		wait.Volumes = append(wait.Volumes, list[i].name)
 		if list[i].shared {
 			wait.Shared = append(wait.Shared, list[i].name)
@@ -95,6 +108,21 @@ func (f *PodFiller) Prepare(ctx context.Context, o *object.Object) error {
 	}
 	o.Body["spec"] = podvolume.SetWait(spec, wait)
 	return nil
+}
+
+// readConfig reads once what is said about the init container; after a failure the next Pod retries.
+func (f *PodFiller) readConfig(ctx context.Context) (*podvolume.WaitConfig, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var err error
+	switch {
+	case f.config != nil:
+	case f.Config == nil:
+		f.config, err = podvolume.ParseWaitConfig(nil)
+	default:
+		f.config, err = f.Config(ctx)
+	}
+	return f.config, err
 }
 
 func (f *PodFiller) isPod(o *object.Object) bool {

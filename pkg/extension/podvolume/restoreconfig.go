@@ -1,0 +1,83 @@
+package podvolume
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+)
+
+// NameVelero is Velero's name of the action that adds the init container: the ConfigMap of that action
+// is obeyed.
+const NameVelero = "velero.io/pod-volume-restore"
+
+// ErrWaitConfig means that the ConfigMap of the init container cannot be used.
+var ErrWaitConfig = errors.New("invalid configuration of the init container " + WaitContainer)
+
+// WaitConfig is what a ConfigMap says about the init container.
+type WaitConfig struct {
+	requests, limits body
+	security         body // nil is that of the Pod
+}
+
+// What the init container may use, unless the ConfigMap says otherwise (Velero 1.18).
+const (
+	waitCPU    = "100m"
+	waitMemory = "128Mi"
+)
+
+// ParseWaitConfig reads the data of a ConfigMap; nil is the default. The keys are Velero 1.18's. Its image
+// and command are those of another program, and are left alone.
+func ParseWaitConfig(data map[string]string) (*WaitConfig, error) {
+	c := &WaitConfig{
+		requests: body{"cpu": cmp.Or(data["cpuRequest"], waitCPU), "memory": cmp.Or(data["memRequest"], waitMemory)},
+		limits:   body{"cpu": cmp.Or(data["cpuLimit"], waitCPU), "memory": cmp.Or(data["memLimit"], waitMemory)},
+	}
+	for _, key := range []string{"cpuRequest", "memRequest", "cpuLimit", "memLimit"} {
+		if _, err := resource.ParseQuantity(cmp.Or(data[key], "0")); err != nil {
+			return nil, fmt.Errorf("%w: %s: %w", ErrWaitConfig, key, err)
+		}
+	}
+	var context corev1.SecurityContext
+	found := errors.Join(
+		setFrom(data, "secCtxRunAsUser", &context.RunAsUser, parseID), setFrom(data, "secCtxRunAsGroup", &context.RunAsGroup, parseID),
+		setFrom(data, "secCtxAllowPrivilegeEscalation", &context.AllowPrivilegeEscalation, strconv.ParseBool),
+	)
+	if err := errors.Join(found, yaml.UnmarshalStrict([]byte(data["secCtx"]), &context)); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrWaitConfig, err)
+	}
+	security, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&context)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrWaitConfig, err)
+	}
+	if len(security) > 0 {
+		c.security = security
+	}
+	return c, nil
+}
+
+func parseID(text string) (int64, error) { return strconv.ParseInt(text, 10, 64) }
+
+// setFrom sets a field to the value of a key, if there is one.
+func setFrom[T any](data map[string]string, key string, field **T, parse func(string) (T, error)) error {
+	if data[key] == "" {
+		return nil
+	}
+	value, err := parse(data[key])
+	if err != nil {
+		return fmt.Errorf("%s: %w", key, err)
+	}
+	*field = &value
+	return nil
+}
+
+// resourcesOf returns what the init container may use.
+func (c *WaitConfig) resourcesOf() body {
+	return body{"requests": maps.Clone(c.requests), "limits": maps.Clone(c.limits)}
+}
