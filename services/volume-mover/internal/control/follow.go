@@ -74,7 +74,10 @@ func (c *Controller) finishTransfer(ctx context.Context, v view, pod *corev1.Pod
 	if result == nil {
 		result = c.readLog(ctx, pod).Result
 	}
-	if result == nil {
+	switch {
+	case result == nil && v.cancel: // it was killed before it could say so
+		return c.endRequest(ctx, v, velerov1.PodVolumePhaseCanceled, "canceled", func(view) {})
+	case result == nil:
 		return c.failRequest(ctx, v, "the mover Pod ended without a result: %s", ended)
 	}
 	if err := c.noteRepository(ctx, v, result); err != nil {

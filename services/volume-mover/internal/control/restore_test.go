@@ -141,6 +141,16 @@ func TestCancel(t *testing.T) {
 		b.step(r)
 		b.requireEnd(r, velerov1.PodVolumePhaseCanceled, "canceled")
 	})
+	t.Run("and the mover is killed", func(t *testing.T) {
+		r := newBackup("b-1", "scratch")
+		b := newBed(t, r)
+		b.step(r)
+		b.run("b-1")
+		b.terminate("b-1", corev1.PodFailed, corev1.ContainerStateTerminated{Reason: "Error", ExitCode: 143})
+		cancel(b, r)
+		b.step(r)
+		b.requireEnd(r, velerov1.PodVolumePhaseCanceled, "canceled")
+	})
 	t.Run("too late", func(t *testing.T) {
 		r := newBackup("b-1", "scratch")
 		b := newBed(t, r)
