@@ -63,7 +63,7 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&c.PrepareTimeout, "mover-prepare-timeout", 30*time.Minute, "how long a mover Pod may take to start")
 	fs.StringVar(&c.MemoryRequest, "mover-memory-request", "128Mi", "memory that a mover Pod requests; empty: none")
 	fs.StringVar(&c.MemoryLimit, "mover-memory-limit", "512Mi", "memory limit of a mover Pod, of which it tries to take half; empty: none")
-	fs.StringVar(&c.CPURequest, "mover-cpu-request", "100m", "CPU that a mover Pod requests; empty: none")
+	fs.StringVar(&c.CPURequest, "mover-cpu-request", "10m", "CPU that a mover Pod requests; empty: none")
 	fs.StringVar(&c.CPULimit, "mover-cpu-limit", "", "CPU limit of a mover Pod; empty: none")
 	fs.DurationVar(&c.DutyTimeout, "duty-timeout", leaderelection.DefaultTimeout, "how long another instance must be silent before its duties are taken over")
 }

@@ -43,7 +43,7 @@ func TestResourcesOfMovers(t *testing.T) {
 	c.CPULimit = "2"
 	found, err := c.resources()
 	require.NoError(t, err)
-	require.Equal(t, corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("128Mi"), corev1.ResourceCPU: resource.MustParse("100m")}, found.Requests)
+	require.Equal(t, corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("128Mi"), corev1.ResourceCPU: resource.MustParse("10m")}, found.Requests)
 	require.Equal(t, corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("512Mi"), corev1.ResourceCPU: resource.MustParse("2")}, found.Limits)
 	c.MemoryLimit, c.MemoryRequest, c.CPULimit, c.CPURequest = "", "", "", ""
 	found, err = c.resources()

@@ -157,6 +157,25 @@ func TestAPodThatWaitsForItsImageGetsItsTime(t *testing.T) {
 	require.Equal(t, velerov1.PodVolumePhaseAccepted, r.Status.Phase)
 }
 
+// TestANodeWithoutRoomIsAskedAgain: Pods that end make room.
+func TestANodeWithoutRoomIsAskedAgain(t *testing.T) {
+	r := newBackup("b-1", "scratch")
+	b := newBed(t, r)
+	b.step(r)
+	full := corev1.PodStatus{Phase: corev1.PodFailed, Reason: "OutOfpods", Message: "Pod was rejected"}
+	pod := b.mover("b-1")
+	b.update(pod, func() { pod.CreationTimestamp = metav1.NewTime(b.clock.Now()) })
+	b.setStatus("b-1", full)
+	require.Equal(t, 30*time.Second, b.step(r))
+	b.clock.Step(30 * time.Second)
+	b.step(r)
+	require.Equal(t, corev1.PodPhase(""), b.mover("b-1").Status.Phase, "it is another one")
+	b.setStatus("b-1", full)
+	b.clock.Step(prepareTimeout)
+	b.step(r)
+	b.requireEnd(r, velerov1.PodVolumePhaseFailed, "node node-1 had no room for the mover Pod in 30m0s: OutOfpods: Pod was rejected")
+}
+
 func TestAResultIsFoundInTheLogToo(t *testing.T) {
 	r := newBackup("b-1", "scratch")
 	b := newBed(t, r)

@@ -10,8 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/services/volume-mover/internal/moverpod"
@@ -141,8 +139,8 @@ func (c *Controller) cancelTransfer(ctx context.Context, v view, pod *corev1.Pod
 			*f.phase = velerov1.PodVolumePhaseCanceling
 		}
 	})
-	if err != nil || pod.DeletionTimestamp != nil {
-		return waitInterval, err
+	if err != nil {
+		return 0, err
 	}
-	return waitInterval, client.IgnoreNotFound(c.Client.Delete(ctx, pod, client.Preconditions{UID: ptr.To(pod.UID)}))
+	return waitInterval, c.deletePod(ctx, pod)
 }

@@ -23,6 +23,8 @@ const (
 	waitInterval = 5 * time.Second
 	// progressInterval is that of one whose mover runs.
 	progressInterval = 10 * time.Second
+	// retryInterval is that between two mover Pods for which their node has no room.
+	retryInterval = 30 * time.Second
 	// goneGrace is how long after its time a Pod that was deleted counts as running. A node that is gone
 	// does not end its Pods.
 	goneGrace = 5 * time.Minute
@@ -73,6 +75,8 @@ func (c *Controller) takeStep(ctx context.Context, v view) (time.Duration, error
 		return 0, err
 	case pod != nil && !metav1.IsControlledBy(pod, v):
 		return 0, c.failRequest(ctx, v, "Pod %s/%s exists and is not its mover", pod.Namespace, pod.Name)
+	case pod != nil && isRejected(pod) && !v.cancel:
+		return c.replaceMover(ctx, v, pod)
 	case pod != nil && hasEnded(pod):
 		return 0, c.finishTransfer(ctx, v, pod)
 	case v.cancel:
@@ -167,11 +171,15 @@ func (c *Controller) removeMover(ctx context.Context, v view) error {
 	if err := c.removeSecret(ctx, v); err != nil {
 		return err
 	}
+	return c.deletePod(ctx, pod)
+}
+
+// deletePod deletes a Pod, unless that was done before.
+func (c *Controller) deletePod(ctx context.Context, pod *corev1.Pod) error {
 	if pod.DeletionTimestamp != nil {
 		return nil
 	}
-	err := c.Client.Delete(ctx, pod, client.Preconditions{UID: ptr.To(pod.UID)})
-	return client.IgnoreNotFound(err)
+	return client.IgnoreNotFound(c.Client.Delete(ctx, pod, client.Preconditions{UID: ptr.To(pod.UID)}))
 }
 
 // removeSecret removes the Secret of the mover Pod, and none of the same name that is another's.

@@ -165,37 +165,3 @@ func explainRefusal(err error, pod *corev1.Pod) error {
 	}
 	return fmt.Errorf("the mover Pod was refused: namespace %s lacks the label pod-security.kubernetes.io/enforce: privileged, which Pods that read volumes of a node need: %w", pod.Namespace, err)
 }
-
-// fatalWaits are the reasons for which a container waits that do not go away in time.
-var fatalWaits = map[string]bool{"ImagePullBackOff": true, "ErrImageNeverPull": true, "InvalidImageName": true, "CreateContainerConfigError": true}
-
-// awaitMover waits for a mover Pod to run.
-func (c *Controller) awaitMover(ctx context.Context, v view, pod *corev1.Pod) (time.Duration, error) {
-	reason := ""
-	for _, s := range pod.Status.ContainerStatuses {
-		if w := s.State.Waiting; w != nil {
-			reason = strings.TrimSuffix(w.Reason+": "+w.Message, ": ")
-			if fatalWaits[w.Reason] {
-				return 0, c.failRequest(ctx, v, "the mover Pod cannot start: %s", reason)
-			}
-		}
-	}
-	left := c.prepareTime(v)
-	if left > 0 {
-		return left, nil
-	}
-	if reason == "" {
-		reason = "node " + pod.Spec.NodeName + " has not begun"
-	}
-	return 0, c.failRequest(ctx, v, "the mover Pod did not start in %s: %s; its volume is expected at %s (--kubelet-root)", c.PrepareTimeout, reason, directoryOf(pod))
-}
-
-// directoryOf is the directory of the node that a mover Pod mounts.
-func directoryOf(pod *corev1.Pod) string {
-	for _, v := range pod.Spec.Volumes {
-		if v.HostPath != nil {
-			return v.HostPath.Path
-		}
-	}
-	return ""
-}

@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
@@ -93,9 +94,10 @@ func (v view) isFinal() bool {
 	return slices.Contains([]velerov1.PodVolumePhase{velerov1.PodVolumePhaseCompleted, velerov1.PodVolumePhaseFailed, velerov1.PodVolumePhaseCanceled}, *v.phase)
 }
 
-// ownerReference refers to the request from its mover Pod.
+// ownerReference refers to the request from its mover Pod. It does not block the deletion of the request,
+// which some clusters allow only to those who may set its finalizers.
 func (v view) ownerReference() metav1.OwnerReference {
-	return *metav1.NewControllerRef(v, velerov1.GroupVersion.WithKind(v.kind))
+	return metav1.OwnerReference{APIVersion: velerov1.GroupVersion.String(), Kind: v.kind, Name: v.GetName(), UID: v.GetUID(), Controller: ptr.To(true)}
 }
 
 // logArgs are the attributes of what is logged about it.

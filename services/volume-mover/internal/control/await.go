@@ -1,0 +1,60 @@
+package control
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// fatalWaits are the reasons for which a container waits that do not go away in time.
+var fatalWaits = map[string]bool{"ImagePullBackOff": true, "ErrImageNeverPull": true, "InvalidImageName": true, "CreateContainerConfigError": true}
+
+// awaitMover waits for a mover Pod to run.
+func (c *Controller) awaitMover(ctx context.Context, v view, pod *corev1.Pod) (time.Duration, error) {
+	reason := ""
+	for _, s := range pod.Status.ContainerStatuses {
+		if w := s.State.Waiting; w != nil {
+			reason = strings.TrimSuffix(w.Reason+": "+w.Message, ": ")
+			if fatalWaits[w.Reason] {
+				return 0, c.failRequest(ctx, v, "the mover Pod cannot start: %s", reason)
+			}
+		}
+	}
+	left := c.prepareTime(v)
+	if left > 0 {
+		return left, nil
+	}
+	if reason == "" {
+		reason = "node " + pod.Spec.NodeName + " has not begun"
+	}
+	return 0, c.failRequest(ctx, v, "the mover Pod did not start in %s: %s; its volume is expected at %s (--kubelet-root)", c.PrepareTimeout, reason, directoryOf(pod))
+}
+
+// isRejected reports whether the node had no room for a mover Pod, which then never began.
+func isRejected(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodFailed && strings.HasPrefix(pod.Status.Reason, "OutOf") && len(pod.Status.ContainerStatuses) == 0
+}
+
+// replaceMover removes a mover Pod that its node rejected, so that another one is made, until the mover has had its time.
+func (c *Controller) replaceMover(ctx context.Context, v view, pod *corev1.Pod) (time.Duration, error) {
+	if c.prepareTime(v) <= retryInterval {
+		return 0, c.failRequest(ctx, v, "node %s had no room for the mover Pod in %s: %s: %s", pod.Spec.NodeName, c.PrepareTimeout, pod.Status.Reason, pod.Status.Message)
+	}
+	created := pod.CreationTimestamp.Time
+	if left := retryInterval - c.Clock.Since(created); left > 0 {
+		return left, nil
+	}
+	return 0, c.deletePod(ctx, pod) // its end comes back by the watch
+}
+
+// directoryOf is the directory of the node that a mover Pod mounts.
+func directoryOf(pod *corev1.Pod) string {
+	for _, v := range pod.Spec.Volumes {
+		if v.HostPath != nil {
+			return v.HostPath.Path
+		}
+	}
+	return ""
+}
