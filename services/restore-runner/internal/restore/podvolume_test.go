@@ -2,6 +2,7 @@ package restore_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -14,8 +15,10 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/archive/reference"
 	"github.com/holdfast-io/holdfast/pkg/archive/volumedata"
 	"github.com/holdfast-io/holdfast/pkg/extension/podvolume"
+	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore"
 )
 
@@ -348,4 +351,20 @@ func TestAPodIsNotCreatedWithoutTheConfigurationOfItsInitContainer(t *testing.T)
 	require.Contains(t, f.results.Errors.allMessages(), "pods b/db-0: invalid configuration of the init container restore-wait: memLimit")
 	require.Nil(t, s.Object(dbPath))
 	require.Empty(t, requestsOf(t, s))
+}
+
+// No list of operations takes more: what is beyond is restored, and not followed.
+func TestSoManyRequestsAreFollowed(t *testing.T) {
+	s := newPodVolumeServer(t)
+	f := runFiled(t, s, filedPod(), toB(), func(c *restore.Config) {
+		e := c.Recorder.Begin(outcome.General) // an earlier holder of the restore
+		for i := range operation.MaxOperations - 1 {
+			e.Began(&operation.Operation{Action: podvolume.NameRestore, ID: fmt.Sprint(i)})
+		}
+		e.Commit()
+	})
+	require.Contains(t, f.results.Errors.allMessages(), "whether its data is restored is not followed: too large: the job has 10000 operations")
+	require.Equal(t, 1, f.recorder.Counts().Errors)
+	require.Len(t, f.recorder.Operations(), operation.MaxOperations)
+	require.Len(t, requestsOf(t, s), 2)
 }

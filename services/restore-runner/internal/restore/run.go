@@ -144,12 +144,12 @@ func (r *restoreRun) restoreObjects(ctx context.Context) error {
 		Restore: restored.Restore{Server: cfg.Server, UID: cfg.UID, Labels: map[string]string{
 			velerov1.LabelBackupName: velerov1.LabelValue(cfg.Backup), velerov1.LabelRestoreName: velerov1.LabelValue(cfg.Restore)}},
 	})
-	pods := &volumes.PodFiller{PodFillerConfig: volumes.PodFillerConfig{
+	pods := volumes.NewPodFiller(volumes.PodFillerConfig{
 		Plan: cfg.Plan, Recorder: cfg.Recorder, Existing: r.existing, Volumes: cfg.Volumes, Image: cfg.WaitImage, Config: cfg.WaitConfig,
 		Restore: podvolume.RestoreJob{Name: cfg.Restore, UID: cfg.UID, Namespace: cfg.Server, Location: cfg.Location,
 			Settings: podvolume.RestoreSettings(cfg.Spec.UploaderConfig, cfg.OverwriteVolumes)},
 		Unrecorded: cfg.Unrecorded, DryRun: cfg.DryRun != nil, Timeouts: r.timeouts, Clock: cfg.Clock,
-	}}
+	})
 	quotas := flight.NewQuotas(flight.QuotasConfig{Plan: cfg.Plan, Recorder: cfg.Recorder, Client: r.existing.Client, Namespaces: r.targets,
 		Poller: object.Poller{Clock: cfg.Clock, Stop: r.stop, Recorder: cfg.Recorder}})
 	pauser := &pausing.Pauser{Rules: cfg.Pauses, Recorder: cfg.Recorder, Existing: r.existing, Namespaces: r.targets}

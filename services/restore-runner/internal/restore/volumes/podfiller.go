@@ -1,6 +1,7 @@
 package volumes
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,6 +24,8 @@ import (
 )
 
 const podsResource = "pods"
+
+var errUnwritable = errors.New("the location cannot be written")
 
 var requestsGVR = velerov1.GroupVersion.WithResource("podvolumerestores")
 
@@ -50,9 +53,21 @@ type PodFillerConfig struct {
 // use.
 type PodFiller struct {
 	PodFillerConfig
+	operations operation.Counter // of this action, beside that of all others
 
 	mu     sync.Mutex
 	config *podvolume.WaitConfig // once it was read
+}
+
+// NewPodFiller returns a filler. What earlier holders began is in the recorder before.
+func NewPodFiller(cfg PodFillerConfig) *PodFiller {
+	f := &PodFiller{PodFillerConfig: cfg}
+	for _, o := range cfg.Recorder.Operations() {
+		if o.Action == podvolume.NameRestore {
+			f.operations.AddOperation(0)
+		}
+	}
+	return f
 }
 
 // podVolume is a volume of a Pod, and the snapshot that it is filled from.
@@ -231,8 +246,9 @@ func (f *PodFiller) requestVolume(ctx context.Context, e *outcome.Entry, o *obje
 	if v.snapshot.Phase != velerov1.PodVolumePhaseCompleted {
 		e.Warn(fmt.Sprintf("%s: its PodVolumeBackup is %s: what that could not read is not in the snapshot", v, v.snapshot.Phase))
 	}
-	if f.Unrecorded {
-		e.Error(v.String() + ": whether its data is restored is not followed: the location cannot be written")
+	full := f.operations.ReserveOperation()
+	if f.Unrecorded || full != nil {
+		e.Error(fmt.Sprintf("%s: whether its data is restored is not followed: %v", v, cmp.Or(full, errUnwritable)))
 		return
 	}
 	item := operation.Resource{Resource: podsResource, Namespace: o.Target.Namespace, Name: o.Target.Name}
