@@ -36,7 +36,7 @@ func (c *Controller) acceptRequest(ctx context.Context, v view) (time.Duration, 
 	if err != nil {
 		return 0, c.settleError(ctx, v, err)
 	}
-	if node == "" || !c.slots.take(v, node) {
+	if node == "" || !c.slots.takeSlot(v, node) {
 		return waitInterval, nil
 	}
 	accepted := false

@@ -81,7 +81,7 @@ func New(c Config) *Controller {
 // releaseSlot gives the slot of a request back, and wakes the one that waits for it. One that cannot be told
 // looks again by itself.
 func (c *Controller) releaseSlot(v view) {
-	next := c.slots.release(v.key())
+	next := c.slots.freeSlot(v.requestKey())
 	if next == nil {
 		return
 	}
@@ -130,7 +130,7 @@ func (c *Controller) countMovers(ctx context.Context) error {
 	}
 	for _, v := range all {
 		if !v.isNew() && !v.isFinal() {
-			c.slots.hold(v.key(), v.node())
+			c.slots.holdSlot(v.requestKey(), v.moverNode())
 		}
 	}
 	return nil

@@ -68,7 +68,7 @@ func (c *Controller) takeStep(ctx context.Context, v view) (time.Duration, error
 		c.releaseSlot(v)
 		return 0, c.removeMover(ctx, v)
 	}
-	c.slots.hold(v.key(), v.node())
+	c.slots.holdSlot(v.requestKey(), v.moverNode())
 	pod, err := c.findMover(ctx, v)
 	switch {
 	case err != nil:

@@ -33,20 +33,20 @@ func (s *slotTable) isFull() bool {
 	return len(s.nodes) >= s.total
 }
 
-// take takes a slot of a node for a request that has none. If there is none, the request waits, and false is
+// takeSlot takes a slot of a node for a request that has none. If there is none, the request waits, and false is
 // returned.
-func (s *slotTable) take(v view, node string) bool {
+func (s *slotTable) takeSlot(v view, node string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, ok := s.nodes[v.key()]; ok {
+	if _, ok := s.nodes[v.requestKey()]; ok {
 		return true
 	}
-	s.forget(v.key())
+	s.dropWaiting(v.requestKey())
 	if !s.hasSlot(node) {
-		s.waiting = append(s.waiting, waitingRequest{key: v.key(), node: node, object: v.Object})
+		s.waiting = append(s.waiting, waitingRequest{key: v.requestKey(), node: node, object: v.Object})
 		return false
 	}
-	s.nodes[v.key()] = node
+	s.nodes[v.requestKey()] = node
 	return true
 }
 
@@ -60,31 +60,31 @@ func (s *slotTable) hasSlot(node string) bool {
 	return len(s.nodes) < s.total && used < s.perNode
 }
 
-// forget has a request wait no more.
-func (s *slotTable) forget(key string) {
+// dropWaiting has a request wait no more.
+func (s *slotTable) dropWaiting(key string) {
 	s.waiting = slices.DeleteFunc(s.waiting, func(w waitingRequest) bool { return w.key == key })
 }
 
-// hold counts a request that was accepted before, whatever the limits are.
-func (s *slotTable) hold(key, node string) {
+// holdSlot counts a request that was accepted before, whatever the limits are.
+func (s *slotTable) holdSlot(key, node string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.nodes[key] = node
 }
 
-// release gives the slot of a request back, if it has one, and returns the request that may have it next, or
+// freeSlot gives the slot of a request back, if it has one, and returns the request that may have it next, or
 // nil.
-func (s *slotTable) release(key string) client.Object {
+func (s *slotTable) freeSlot(key string) client.Object {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.forget(key)
+	s.dropWaiting(key)
 	if _, ok := s.nodes[key]; !ok {
 		return nil
 	}
 	delete(s.nodes, key)
 	for _, w := range s.waiting {
 		if s.hasSlot(w.node) {
-			s.forget(w.key)
+			s.dropWaiting(w.key)
 			return w.object
 		}
 	}

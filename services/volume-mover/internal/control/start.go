@@ -71,8 +71,8 @@ func (c *Controller) planMover(ctx context.Context, v view) (*corev1.Pod, error)
 	switch {
 	case err != nil:
 		return nil, err
-	case pod.Spec.NodeName != v.node():
-		return nil, &moverpod.RefusalError{Reason: fmt.Sprintf("Pod %s/%s is on node %q and not on %q", pod.Namespace, pod.Name, pod.Spec.NodeName, v.node())}
+	case pod.Spec.NodeName != v.moverNode():
+		return nil, &moverpod.RefusalError{Reason: fmt.Sprintf("Pod %s/%s is on node %q and not on %q", pod.Namespace, pod.Name, pod.Spec.NodeName, v.moverNode())}
 	case v.mover == moverpod.ValueBackup && pod.Status.Phase != corev1.PodRunning:
 		return nil, &moverpod.RefusalError{Reason: fmt.Sprintf("Pod %s/%s does not run", pod.Namespace, pod.Name)}
 	}
@@ -85,7 +85,7 @@ func (c *Controller) planMover(ctx context.Context, v view) (*corev1.Pod, error)
 		return nil, err
 	}
 	return moverpod.BuildPod(c.Movers, moverpod.Mover{
-		Request: v, Owner: v.ownerReference(), Labels: moverpod.Labels(v.mover, v.GetName()), Node: v.node(), Directory: volume.Directory,
+		Request: v, Owner: v.ownerReference(), Labels: moverpod.BuildLabels(v.mover, v.GetName()), Node: v.moverNode(), Directory: volume.Directory,
 		ReadOnly: v.mover == moverpod.ValueBackup, Args: args,
 	}), nil
 }
@@ -99,15 +99,15 @@ func moverArgs(v view, volume moverpod.Volume) ([]string, error) {
 		setting = settingDownloads
 		args = moverpod.Restore{
 			Namespace: v.namespace, Snapshot: r.Spec.SnapshotID, DoneFile: string(r.OwnerReferences[0].UID), Overwrite: r.Spec.UploaderSettings[settingOverwrite] == "true",
-		}.Args()
+		}.BuildArgs()
 	} else {
 		u := moverpod.Upload{Namespace: v.namespace, Pod: v.pod.Name, Volume: v.volume}
 		if volume.Claim != nil {
 			u.Volume, u.ClaimUID = volume.Claim.Name, string(volume.Claim.UID)
 		}
-		args = u.Args()
+		args = u.BuildArgs()
 	}
-	if n, err := strconv.Atoi(v.settings()[setting]); err == nil && n > 0 {
+	if n, err := strconv.Atoi(v.uploaderSettings()[setting]); err == nil && n > 0 {
 		args = append(args, "--parallel", strconv.Itoa(min(n, maxParallel)))
 	}
 	return args, nil

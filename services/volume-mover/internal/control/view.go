@@ -58,11 +58,11 @@ func viewOf(o client.Object) view {
 	}
 }
 
-// key names a request among those of both kinds.
-func (v view) key() string { return v.kind + "/" + v.GetName() }
+// requestKey names a request among those of both kinds.
+func (v view) requestKey() string { return v.kind + "/" + v.GetName() }
 
-// node is where its mover runs; empty while no restore has been accepted.
-func (v view) node() string {
+// moverNode is where its mover runs; empty while no restore has been accepted.
+func (v view) moverNode() string {
 	switch r := v.Object.(type) {
 	case *velerov1.PodVolumeBackup:
 		return r.Spec.Node
@@ -72,8 +72,8 @@ func (v view) node() string {
 	return ""
 }
 
-// settings are the uploader's.
-func (v view) settings() map[string]string {
+// uploaderSettings are those of Velero.
+func (v view) uploaderSettings() map[string]string {
 	switch r := v.Object.(type) {
 	case *velerov1.PodVolumeBackup:
 		return r.Spec.UploaderSettings

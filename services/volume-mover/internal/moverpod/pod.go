@@ -67,8 +67,8 @@ type Mover struct {
 // Upload are the arguments of an upload.
 type Upload struct{ Namespace, Pod, Volume, ClaimUID string }
 
-// Args is the command line.
-func (u Upload) Args() []string {
+// BuildArgs returns the command line.
+func (u Upload) BuildArgs() []string {
 	args := append([]string{"move", "upload"}, commonArgs(u.Namespace)...)
 	args = append(args, "--create-repository", "--pod", u.Pod, "--volume", u.Volume, "--source", volumeDir)
 	if u.ClaimUID != "" {
@@ -83,8 +83,8 @@ type Restore struct {
 	Overwrite                     bool
 }
 
-// Args is the command line.
-func (r Restore) Args() []string {
+// BuildArgs returns the command line.
+func (r Restore) BuildArgs() []string {
 	args := append([]string{"move", "restore"}, commonArgs(r.Namespace)...)
 	args = append(args, "--snapshot", r.Snapshot, "--target", volumeDir, "--done-file", r.DoneFile)
 	if r.Overwrite {
@@ -139,8 +139,8 @@ func BuildPod(s Settings, m Mover) *corev1.Pod {
 	}}
 }
 
-// Labels are those of a mover Pod: what it does, and its request under Velero's label.
-func Labels(value, request string) map[string]string {
+// BuildLabels returns those of a mover Pod: what it does, and its request under Velero's label.
+func BuildLabels(value, request string) map[string]string {
 	key := velerov1.LabelPodVolumeBackup
 	if value == ValueRestore {
 		key = velerov1.LabelPodVolumeRestore

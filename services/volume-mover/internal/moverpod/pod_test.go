@@ -18,8 +18,8 @@ func TestAMoverPodHasNoMoreThanItNeeds(t *testing.T) {
 		Namespace: "velero", Image: "mover:1", PullPolicy: corev1.PullNever, ServiceAccount: "mover",
 		Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("512Mi")}},
 	}, moverpod.Mover{
-		Request: &velerov1.PodVolumeRestore{ObjectMeta: metav1.ObjectMeta{Name: "r-1"}}, Labels: moverpod.Labels(moverpod.ValueRestore, strings.Repeat("r", 70)),
-		Node: "node-1", Directory: "/d", Args: moverpod.Restore{Namespace: "shop", Snapshot: "s", DoneFile: "uid", Overwrite: true}.Args(),
+		Request: &velerov1.PodVolumeRestore{ObjectMeta: metav1.ObjectMeta{Name: "r-1"}}, Labels: moverpod.BuildLabels(moverpod.ValueRestore, strings.Repeat("r", 70)),
+		Node: "node-1", Directory: "/d", Args: moverpod.Restore{Namespace: "shop", Snapshot: "s", DoneFile: "uid", Overwrite: true}.BuildArgs(),
 	})
 	require.Equal(t, "velero/r-1", pod.Namespace+"/"+pod.Name)
 	require.Len(t, pod.Labels["velero.io/pod-volume-restore"], 63)

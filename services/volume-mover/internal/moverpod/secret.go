@@ -66,9 +66,9 @@ func BuildSecret(ctx context.Context, r client.Reader, pod *corev1.Pod, loc *vel
 func checkLocation(loc *velerov1.BackupStorageLocation) error {
 	switch provider := location.Provider(loc); {
 	case provider == holdfast.ProviderFile:
-		return refuse("backup storage location %q is a directory (provider %s), which no Pod can mount; volume data needs a location in S3", loc.Name, provider)
+		return newRefusal("backup storage location %q is a directory (provider %s), which no Pod can mount; volume data needs a location in S3", loc.Name, provider)
 	case provider != providerS3, loc.Annotations[holdfast.AnnotationObjectStore] != "":
-		return refuse("backup storage location %q (provider %s) is served by a plugin, which mover Pods do not have; volume data needs a location in S3", loc.Name, provider)
+		return newRefusal("backup storage location %q (provider %s) is served by a plugin, which mover Pods do not have; volume data needs a location in S3", loc.Name, provider)
 	}
 	return nil
 }
@@ -100,5 +100,5 @@ func readKey(ctx context.Context, r client.Reader, namespace string, ref *corev1
 	case ptr.Deref(ref.Optional, false):
 		return nil, nil
 	}
-	return nil, refuse("Secret %q with key %q does not exist", ref.Name, ref.Key)
+	return nil, newRefusal("Secret %q with key %q does not exist", ref.Name, ref.Key)
 }

@@ -17,7 +17,7 @@ type RefusalError struct{ Reason string }
 // Error implements error.
 func (e *RefusalError) Error() string { return e.Reason }
 
-func refuse(format string, args ...any) error {
+func newRefusal(format string, args ...any) error {
 	return &RefusalError{Reason: fmt.Sprintf(format, args...)}
 }
 
@@ -39,7 +39,7 @@ func FindVolume(ctx context.Context, r client.Reader, kubeletRoot string, pod *c
 			return found, err
 		}
 	}
-	return Volume{}, refuse("Pod %s/%s has no volume %q", pod.Namespace, pod.Name, name)
+	return Volume{}, newRefusal("Pod %s/%s has no volume %q", pod.Namespace, pod.Name, name)
 }
 
 // findDirectory returns the claim of a volume, and its directory below that of all volumes of the Pod.
@@ -62,7 +62,7 @@ func findDirectory(ctx context.Context, r client.Reader, pod *corev1.Pod, v *cor
 	case s.FlexVolume != nil:
 		return Volume{}, joinPath(s.FlexVolume.Driver, v.Name), nil
 	}
-	return Volume{}, "", refuse("volume %q of Pod %s/%s is of a type that file-system backup cannot read", v.Name, pod.Namespace, pod.Name)
+	return Volume{}, "", newRefusal("volume %q of Pod %s/%s is of a type that file-system backup cannot read", v.Name, pod.Namespace, pod.Name)
 }
 
 func findClaim(ctx context.Context, r client.Reader, pod *corev1.Pod, name string) (Volume, string, error) {
@@ -73,9 +73,9 @@ func findClaim(ctx context.Context, r client.Reader, pod *corev1.Pod, name strin
 	found := Volume{Claim: claim}
 	switch {
 	case ptr.Deref(claim.Spec.VolumeMode, corev1.PersistentVolumeFilesystem) == corev1.PersistentVolumeBlock:
-		return found, "", refuse("claim %s/%s is a block volume, which file-system backup cannot read; use snapshots", pod.Namespace, name)
+		return found, "", newRefusal("claim %s/%s is a block volume, which file-system backup cannot read; use snapshots", pod.Namespace, name)
 	case claim.Spec.VolumeName == "":
-		return found, "", refuse("claim %s/%s is not bound", pod.Namespace, name)
+		return found, "", newRefusal("claim %s/%s is not bound", pod.Namespace, name)
 	}
 	volume := &corev1.PersistentVolume{}
 	if err := r.Get(ctx, client.ObjectKey{Name: claim.Spec.VolumeName}, volume); err != nil {
@@ -104,9 +104,9 @@ func volumePath(v *corev1.PersistentVolume) (string, error) {
 	case s.FlexVolume != nil:
 		return joinPath(s.FlexVolume.Driver, v.Name), nil
 	case s.HostPath != nil:
-		return "", refuse("PersistentVolume %s is a directory of the node (hostPath), which has no directory below the kubelet's", v.Name)
+		return "", newRefusal("PersistentVolume %s is a directory of the node (hostPath), which has no directory below the kubelet's", v.Name)
 	}
-	return "", refuse("PersistentVolume %s is of a type that file-system backup cannot read", v.Name)
+	return "", newRefusal("PersistentVolume %s is of a type that file-system backup cannot read", v.Name)
 }
 
 // joinPath is the directory of a volume: a kubelet escapes the slashes of the plugin's name.
