@@ -41,4 +41,19 @@ var restores = []Mutant{
 		Edit:    Edit{"services/restore-runner/internal/restore/podhook/pod.go", "\t\t\tr.endHook(p, i, \"\", errUnclear)\n", "			p.States[i] = outcome.HookOwed\n"},
 		Package: "./services/restore-runner/internal/job", Test: "TestAHookThatIsCutOffIsNotRunAgain",
 	},
+	{
+		Name:    "the outcome of a Pod lacks the operations that fill its volumes",
+		Edit:    Edit{"services/restore-runner/internal/outcome/operations.go", "for i := range rec.Began {", "for i := range rec.Began[:0] {"},
+		Package: "./services/restore-runner/internal/job", Test: "TestARestoreWaitsForTheDataOfItsPods",
+	},
+	{
+		Name:    "each Pod that mounts a claim has a request",
+		Edit:    Edit{"pkg/extension/podvolume/restore.go", "if v.Claim != \"\" {", "if v.Claim == \"?\" {"},
+		Package: "./services/restore-runner/internal/restore", Test: "TestASharedClaimIsFilledOnce",
+	},
+	{
+		Name:    "a Pod of the cluster is stopped for data of the backup",
+		Edit:    Edit{"services/restore-runner/internal/restore/volumes/podfiller.go", "if result.Action != apply.Created {", "if result.Action == \"\" {"},
+		Package: "./services/restore-runner/internal/restore", Test: "TestAPodThatTheClusterHasIsNotFilled",
+	},
 }

@@ -368,3 +368,15 @@ func TestSoManyRequestsAreFollowed(t *testing.T) {
 	require.Len(t, f.recorder.Operations(), operation.MaxOperations)
 	require.Len(t, requestsOf(t, s), 2)
 }
+
+// A Pod that this restore created, and another client deletes, has no volumes to fill any more.
+func TestAPodThatWasDeletedAfterItsCreationIsNotFilled(t *testing.T) {
+	s := newPodVolumeServer(t)
+	s.Put("/api/v1/namespaces/b", object{"metadata": object{"name": "b"}})
+	s.Put(dbPath, object{"metadata": object{"name": "db-0", "namespace": "b", "deletionTimestamp": "2026-01-02T03:04:05Z",
+		"managedFields": []any{object{"manager": string(apply.ManagerOf(restoreUID)), "operation": "Update"}}}, "spec": podMounting("data")})
+	f := runFiled(t, s, filedPod(), toB(), func(c *restore.Config) { c.History.Resumed = true })
+	require.Empty(t, f.results.Errors.allMessages())
+	require.Empty(t, requestsOf(t, s))
+	require.Empty(t, f.recorder.Operations())
+}
