@@ -92,7 +92,7 @@ func (c *Controller) findPod(ctx context.Context, v view) (*corev1.Pod, error) {
 	case apierrors.IsNotFound(err):
 		return nil, &moverpod.RefusalError{Reason: fmt.Sprintf("Pod %s/%s is gone", v.pod.Namespace, v.pod.Name)}
 	case err != nil:
-		return nil, fmt.Errorf("Pod %s/%s: %w", v.pod.Namespace, v.pod.Name, err)
+		return nil, fmt.Errorf("read Pod %s/%s: %w", v.pod.Namespace, v.pod.Name, err)
 	case v.pod.UID != "" && v.pod.UID != pod.UID:
 		return nil, &moverpod.RefusalError{Reason: fmt.Sprintf("Pod %s/%s is another one than that of the request", pod.Namespace, pod.Name)}
 	case hasEnded(pod):

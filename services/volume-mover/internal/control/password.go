@@ -66,7 +66,7 @@ func (c *Controller) findPassword(ctx context.Context) (*corev1.Secret, error) {
 		err = c.Reader.Get(ctx, key, secret)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("Secret %s: %w", passwordSecret, err)
+		return nil, fmt.Errorf("make Secret %s: %w", passwordSecret, err)
 	}
 	return secret, nil
 }

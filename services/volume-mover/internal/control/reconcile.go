@@ -15,6 +15,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/kube"
+	"github.com/holdfast-io/holdfast/services/volume-mover/internal/moverpod"
 )
 
 // Pauses between two looks at a request.
@@ -73,8 +74,8 @@ func (c *Controller) takeStep(ctx context.Context, v view) (time.Duration, error
 	switch {
 	case err != nil:
 		return 0, err
-	case pod != nil && !metav1.IsControlledBy(pod, v):
-		return 0, c.failRequest(ctx, v, "Pod %s/%s exists and is not its mover", pod.Namespace, pod.Name)
+	case pod != nil && !isMover(pod, v):
+		return 0, c.failRequest(ctx, v, "Pod %s/%s exists and is not its mover; is Velero's node-agent running?", pod.Namespace, pod.Name)
 	case pod != nil && isRejected(pod) && !v.cancel:
 		return c.replaceMover(ctx, v, pod)
 	case pod != nil && hasEnded(pod):
@@ -104,6 +105,11 @@ func (c *Controller) findMover(ctx context.Context, v view) (*corev1.Pod, error)
 		return nil, fmt.Errorf("mover Pod %s: %w", v.GetName(), err)
 	}
 	return pod, nil
+}
+
+// isMover reports whether a Pod is the mover of a request. Those of Velero's node-agent have its name too.
+func isMover(pod *corev1.Pod, v view) bool {
+	return metav1.IsControlledBy(pod, v) && pod.Labels[moverpod.LabelMover] == v.mover
 }
 
 func hasEnded(pod *corev1.Pod) bool {
@@ -165,7 +171,7 @@ func (c *Controller) removeMover(ctx context.Context, v view) error {
 	if err := c.Client.Get(ctx, client.ObjectKeyFromObject(v), pod); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	if !metav1.IsControlledBy(pod, v) {
+	if !isMover(pod, v) {
 		return nil
 	}
 	if err := c.removeSecret(ctx, v); err != nil {

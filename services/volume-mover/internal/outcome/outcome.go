@@ -128,8 +128,7 @@ func (r *Result) LacksContent() bool {
 // EncodeWithin returns the result as JSON of so many bytes at most. Where it is longer, entries that lack
 // nothing are left out first, then others, then the end of the message.
 func (r Result) EncodeWithin(limit int) ([]byte, error) {
-	lost := r.Lost()
-	entries := append(lost, slices.DeleteFunc(slices.Clone(r.Entries), func(e Entry) bool { return e.Rule.losesData() })...)
+	entries := append(r.Lost(), slices.DeleteFunc(slices.Clone(r.Entries), func(e Entry) bool { return e.Rule.losesData() })...)
 	unlisted := r.Unlisted
 	for keep := len(entries); ; keep /= 2 {
 		r.Entries, r.Unlisted = entries[:keep], unlisted+int64(len(entries)-keep)
