@@ -30,6 +30,9 @@ const (
 	KindBackup  = "Backup"
 )
 
+// ActionStore is the action of every row of the plan of a backup: the object would be stored.
+const ActionStore = "store"
+
 // Header says what a plan was made for and what it amounts to.
 type Header struct {
 	FormatVersion string `json:"formatVersion"`

@@ -70,21 +70,36 @@ func TestAPlanIsReadAsItWasWritten(t *testing.T) {
 	}
 }
 
-func TestTwoRowsForOneObjectAreRefused(t *testing.T) {
+func TestThePartsOfARowAreJoined(t *testing.T) {
 	t.Parallel()
 	w := storedplan.NewWriter(t.TempDir())
-	for range 2 {
-		require.NoError(t, w.Add(storedplan.Row{Kind: "Pod", Name: "a"}))
+	defer func() { require.NoError(t, w.Close()) }()
+	row := storedplan.Row{Kind: "Pod", Name: "b"}
+	for _, part := range []storedplan.Row{
+		{Reasons: []string{"before"}, TargetNamespace: "x"}, {Action: "update", Order: 7, Fields: []string{"spec.a"}}, {Reasons: []string{"behind"}, Unknown: []string{"u"}},
+	} {
+		part.Kind, part.Name = row.Kind, row.Name
+		require.NoError(t, w.Add(part))
 	}
-	require.ErrorContains(t, w.Sort(), "two rows")
-	require.NoError(t, w.Close())
+	require.NoError(t, w.Add(storedplan.Row{Kind: "Pod", Name: "a", Reasons: []string{"has no action"}}))
+	require.NoError(t, w.Add(storedplan.Row{Kind: "Pod", Name: "c", Action: "create"}))
+	require.NoError(t, w.Add(storedplan.Row{Kind: "Pod", Name: "d", Reasons: []string{"has none either"}}))
+	require.NoError(t, w.Sort())
+	require.Equal(t, map[string]int64{"update": 1, "create": 1}, w.Counts())
+	row.Action, row.Order, row.TargetNamespace, row.Reasons, row.Fields, row.Unknown = "update", 7, "x", []string{"before", "behind"}, []string{"spec.a"}, []string{"u"}
+	var got []storedplan.Row
+	for r, err := range w.Rows() {
+		require.NoError(t, err)
+		got = append(got, *r)
+	}
+	require.Equal(t, []storedplan.Row{row, {Kind: "Pod", Name: "c", Action: "create"}}, got)
 }
 
 func TestLongTextsOfARowAreCut(t *testing.T) {
 	t.Parallel()
 	w := storedplan.NewWriter(t.TempDir())
 	defer func() { require.NoError(t, w.Close()) }()
-	require.NoError(t, w.Add(storedplan.Row{Kind: "Pod", Name: "a", Reasons: []string{strings.Repeat("é", 5000)}, Fields: slices.Repeat([]string{"f"}, 100)}))
+	require.NoError(t, w.Add(storedplan.Row{Kind: "Pod", Name: "a", Action: "create", Reasons: []string{strings.Repeat("é", 5000)}, Fields: slices.Repeat([]string{"f"}, 100)}))
 	require.NoError(t, w.Sort())
 	for r, err := range w.Rows() {
 		require.NoError(t, err)

@@ -3,6 +3,7 @@ package storedplan
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"encoding/json"
@@ -18,7 +19,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
 
-// Writer collects the rows of a plan, in any order. Add is safe for concurrent use.
+// Writer collects the rows of a plan, in any order and in parts. Add is safe for concurrent use.
 type Writer struct {
 	mu     sync.Mutex
 	dir    string
@@ -33,7 +34,8 @@ func NewWriter(dir string) *Writer {
 	return &Writer{dir: dir, sorter: extsort.New(extsort.Config{Dir: dir}), counts: map[string]int64{}}
 }
 
-// Add adds a row. Texts that are longer or more than a row may hold are cut.
+// Add adds a row, or a part of one: the parts of a row, which have one key, are joined as they come, and the last action
+// counts. A row of which no part has an action is left out. Texts that are longer or more than a row may hold are cut.
 func (w *Writer) Add(r Row) error {
 	r.Reasons, r.Fields, r.Unknown = boundTexts(r.Reasons), boundTexts(r.Fields), boundTexts(r.Unknown)
 	line, err := json.Marshal(&r)
@@ -42,11 +44,10 @@ func (w *Writer) Add(r Row) error {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.counts[r.Action]++
 	return w.sorter.Add([]byte(r.Key()), line)
 }
 
-// Sort ends the rows and sorts them. Of rows with one key it refuses the second.
+// Sort ends the rows, joins their parts and sorts them.
 func (w *Writer) Sort() (err error) {
 	stream, err := w.sorter.Sort()
 	if err != nil {
@@ -61,20 +62,13 @@ func (w *Writer) Sort() (err error) {
 	}
 	buffered := bufio.NewWriterSize(w.file, 64<<10)
 	packed := gzip.NewWriter(buffered)
-	var last []byte
-	for first := true; ; first = false {
-		key, line, err := stream.Next()
-		if errors.Is(err, io.EOF) {
-			break
+	encoder := json.NewEncoder(packed)
+	for row, err := range joinParts(stream) {
+		if err == nil && row.Action != "" {
+			w.counts[row.Action]++
+			err = encoder.Encode(row)
 		}
 		if err != nil {
-			return err
-		}
-		if !first && bytes.Equal(key, last) {
-			return fmt.Errorf("two rows for one object: %q", key)
-		}
-		last = append(last[:0], key...)
-		if _, err := packed.Write(append(line[:len(line):len(line)], '\n')); err != nil {
 			return fmt.Errorf("write rows: %w", err)
 		}
 	}
@@ -85,7 +79,42 @@ func (w *Writer) Sort() (err error) {
 	return err
 }
 
-// Counts returns the numbers of rows by action.
+// joinParts yields the rows of sorted parts.
+func joinParts(parts extsort.Stream) iter.Seq2[*Row, error] {
+	return func(yield func(*Row, error) bool) {
+		var row *Row
+		for {
+			_, line, err := parts.Next()
+			var part *Row
+			if err == nil {
+				part = &Row{}
+				err = json.Unmarshal(line, part)
+			}
+			switch {
+			case err != nil && !errors.Is(err, io.EOF):
+				yield(nil, err)
+				return
+			case row != nil && part != nil && part.Key() == row.Key():
+				row.addPart(part)
+				continue
+			case row != nil && !yield(row, nil) || part == nil:
+				return
+			}
+			row = part
+		}
+	}
+}
+
+func (r *Row) addPart(part *Row) {
+	if part.Action != "" {
+		r.Action, r.Order = part.Action, part.Order
+	}
+	r.TargetNamespace = cmp.Or(r.TargetNamespace, part.TargetNamespace)
+	r.Reasons = boundTexts(append(r.Reasons, part.Reasons...))
+	r.Fields, r.Unknown = boundTexts(append(r.Fields, part.Fields...)), boundTexts(append(r.Unknown, part.Unknown...))
+}
+
+// Counts returns the numbers of rows by action, after Sort.
 func (w *Writer) Counts() map[string]int64 { return w.counts }
 
 // Rows returns the rows in their order, after Sort.

@@ -40,7 +40,7 @@ func (s *setup) dryRun(t *testing.T) (*dryrun.Result, map[string]storedplan.Row)
 	out := map[string]storedplan.Row{}
 	for row, err := range rows.Rows() {
 		require.NoError(t, err)
-		require.Equal(t, dryrun.ActionStore, row.Action)
+		require.Equal(t, storedplan.ActionStore, row.Action)
 		out[row.Kind+" "+row.Namespace+"/"+row.Name] = *row
 	}
 	require.Len(t, out, int(found.Objects))

@@ -58,7 +58,7 @@ func (c *planComparison) addStored(key manifest.Key, live bool) error {
 		return nil
 	}
 	group, version, kind, _ := manifest.SplitKindName(key.Kind)
-	return c.rows.Add(storedplan.Row{Group: group, Version: version, Kind: kind, Namespace: key.Namespace, Name: key.Name})
+	return c.rows.Add(storedplan.Row{Group: group, Version: version, Kind: kind, Namespace: key.Namespace, Name: key.Name, Action: storedplan.ActionStore})
 }
 
 // compareRows returns the differences as lines of the log. With holdfast.io/plan-strict any is an error, and so is a plan that

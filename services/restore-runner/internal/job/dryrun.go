@@ -116,8 +116,12 @@ func (k *Kind) openDryRun(ctx context.Context, s *session) (*restoreAttempt, err
 // runDry runs the engine of restores over the plan with a client that changes nothing. The rows are
 // sorted.
 func (a *restoreAttempt) runDry(ctx context.Context, server bool, progress func(outcome.Counts)) (_ *storedplan.Writer, messages []string, err error) {
-	rows := newDryRunRows(a.prepared.Plan, a.inputs.dir)
-	defer func() { err = errors.Join(err, rows.close()) }()
+	rows := &dryRunRows{plan: a.prepared.Plan, Writer: storedplan.NewWriter(a.cfg.WorkDir)}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, rows.Close())
+		}
+	}()
 	recorder := a.inputs.recorder
 	recorder.SetPlan(a.prepared.Plan)
 	recorder.Planned(&a.prepared.planned)
@@ -137,8 +141,10 @@ func (a *restoreAttempt) runDry(ctx context.Context, server bool, progress func(
 	if c := recorder.Counts(); c.Done < c.Total {
 		return nil, nil, fmt.Errorf("%d of %d objects were not planned", c.Total-c.Done, c.Total)
 	}
-	w, err := rows.finish(a.cfg.WorkDir)
-	return w, rows.messages, err
+	if err := rows.addOrder(); err != nil {
+		return nil, nil, err
+	}
+	return rows.Writer, rows.messages, rows.Sort()
 }
 
 // store completes the header and stores the plan. A location that cannot be written is no error.

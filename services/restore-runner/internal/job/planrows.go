@@ -2,43 +2,23 @@ package job
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 
 	"github.com/holdfast-io/holdfast/pkg/archive/storedplan"
-	"github.com/holdfast-io/holdfast/pkg/extsort"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
 )
 
-// dryRunRows makes the rows of a plan of the records of a dry run. It implements outcome.Store; what
-// does not fit into a little memory is in files.
+// dryRunRows makes the rows of a plan of the records of a dry run. It implements outcome.Store.
 type dryRunRows struct {
+	*storedplan.Writer
 	plan     *plan.Plan
-	sorter   *extsort.Sorter
 	seq      int64
 	messages []string
 }
 
 // maxMessages bounds the messages about the restore as a whole.
 const maxMessages = 200
-
-// partialRow is what one record says about an object.
-type partialRow struct {
-	Action  string   `json:"a,omitempty"`
-	Order   int64    `json:"o,omitempty"`
-	Reasons []string `json:"r,omitempty"`
-	Fields  []string `json:"f,omitempty"`
-	Unknown []string `json:"u,omitempty"`
-}
-
-func newDryRunRows(p *plan.Plan, dir string) *dryRunRows {
-	return &dryRunRows{plan: p, sorter: extsort.New(extsort.Config{Dir: dir})}
-}
-
-func (r *dryRunRows) close() error { return r.sorter.Close() }
 
 // collect stores records as they come, until done is closed.
 func (r *dryRunRows) collect(ctx context.Context, cfg *Config, recorder *outcome.Recorder, progress func(outcome.Counts), done <-chan struct{}) error {
@@ -63,33 +43,28 @@ func (r *dryRunRows) collect(ctx context.Context, cfg *Config, recorder *outcome
 // Add implements outcome.Store. Objects are ordered as they were done with.
 func (r *dryRunRows) Add(_ context.Context, data []byte) (err error) {
 	decodeErr := outcome.EachRecord(data, func(rec *outcome.Record) {
-		row := partialRow{Action: rec.PlanAction(), Fields: rec.Fields, Unknown: rec.Unknown}
+		var reasons []string
 		for i := range rec.Log {
-			row.Reasons = append(row.Reasons, rec.Log[i].Message)
+			reasons = append(reasons, rec.Log[i].Message)
 		}
 		if rec.Name == "" {
-			r.messages = append(r.messages, row.Reasons[:min(len(row.Reasons), max(0, maxMessages-len(r.messages)))]...)
+			r.messages = append(r.messages, reasons[:min(len(reasons), max(0, maxMessages-len(r.messages)))]...)
 			return
 		}
 		node, ok := r.plan.Find(rec.Resource, rec.Namespace, rec.Name)
 		if !ok || err != nil {
 			return
 		}
+		row := r.newRow(node)
+		row.Action, row.Reasons, row.Fields, row.Unknown = rec.PlanAction(), reasons, rec.Fields, rec.Unknown
 		if row.Action != "" {
 			r.seq++
 			row.Order = r.seq
 		}
-		err = r.addPart(node, &row)
+		noteController(&row)
+		err = r.Writer.Add(row)
 	})
 	return errors.Join(decodeErr, err)
-}
-
-func (r *dryRunRows) addPart(node int32, row *partialRow) error {
-	text, err := json.Marshal(row)
-	if err != nil {
-		return fmt.Errorf("encode a row: %w", err)
-	}
-	return r.sorter.Add(fmt.Appendf(nil, "%010d", node), text)
 }
 
 // maxBefore bounds the objects that a row says it comes after.
@@ -102,6 +77,9 @@ func (r *dryRunRows) addOrder() error {
 		if r.plan.Reserve(from) {
 			continue
 		}
+		if err := r.addDefinition(from); err != nil {
+			return err
+		}
 		for _, to := range graph.Successors(from) {
 			if int(to) >= r.plan.Len() || r.plan.Reserve(to) || listed[to] == maxBefore {
 				continue
@@ -111,7 +89,7 @@ func (r *dryRunRows) addOrder() error {
 			if ns := r.plan.Source(from); ns != "" {
 				name = ns + "/" + name
 			}
-			if err := r.addPart(to, &partialRow{Reasons: []string{"after " + r.plan.Kind(from).GVK.Kind + " " + name}}); err != nil {
+			if err := r.addReason(to, "after "+r.plan.Kind(from).GVK.Kind+" "+name); err != nil {
 				return err
 			}
 		}
@@ -119,62 +97,19 @@ func (r *dryRunRows) addOrder() error {
 	return nil
 }
 
-// finish returns the sorted rows.
-func (r *dryRunRows) finish(dir string) (_ *storedplan.Writer, err error) {
-	if err := r.addOrder(); err != nil {
-		return nil, err
+// addDefinition says that an object comes after the definition of its kind.
+func (r *dryRunRows) addDefinition(node int32) error {
+	kind := r.plan.Kind(node).String()
+	if _, defined := r.plan.Find("customresourcedefinitions.apiextensions.k8s.io", "", kind); !defined || r.plan.Class(node) != plan.Other {
+		return nil
 	}
-	parts, err := r.sorter.Sort()
-	if err != nil {
-		return nil, err
-	}
-	w := storedplan.NewWriter(dir)
-	defer func() {
-		if err = errors.Join(err, parts.Close()); err != nil {
-			err = errors.Join(err, w.Close())
-		}
-	}()
-	if err := r.joinParts(parts, w); err != nil {
-		return nil, err
-	}
-	return w, w.Sort()
+	return r.addReason(node, "after CustomResourceDefinition "+kind)
 }
 
-// joinParts makes one row of the parts of each object that has an outcome.
-func (r *dryRunRows) joinParts(parts extsort.Stream, w *storedplan.Writer) error {
-	node, row := int32(-1), storedplan.Row{}
-	for {
-		key, text, err := parts.Next()
-		if err != nil && !errors.Is(err, io.EOF) {
-			return err
-		}
-		var next int32 = -1
-		if err == nil {
-			if _, err := fmt.Sscanf(string(key), "%d", &next); err != nil {
-				return fmt.Errorf("key of a row: %w", err)
-			}
-		}
-		if next != node && row.Action != "" {
-			noteController(&row)
-			if err := w.Add(row); err != nil {
-				return err
-			}
-		}
-		if err != nil {
-			return nil
-		}
-		if next != node {
-			node, row = next, r.beginRow(next)
-		}
-		var part partialRow
-		if err := json.Unmarshal(text, &part); err != nil {
-			return fmt.Errorf("decode a row: %w", err)
-		}
-		if part.Action != "" {
-			row.Action, row.Order = part.Action, part.Order
-		}
-		row.Reasons, row.Fields, row.Unknown = append(row.Reasons, part.Reasons...), append(row.Fields, part.Fields...), append(row.Unknown, part.Unknown...)
-	}
+func (r *dryRunRows) addReason(node int32, text string) error {
+	row := r.newRow(node)
+	row.Reasons = []string{text}
+	return r.Writer.Add(row)
 }
 
 // noteController says which objects controllers make in every namespace that lacks them.
@@ -185,7 +120,7 @@ func noteController(row *storedplan.Row) {
 	}
 }
 
-func (r *dryRunRows) beginRow(node int32) storedplan.Row {
+func (r *dryRunRows) newRow(node int32) storedplan.Row {
 	gvk := r.plan.Kind(node).GVK
 	row := storedplan.Row{Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind, Namespace: r.plan.Source(node), Name: r.plan.Name(node)}
 	target := r.plan.Target(node)
@@ -197,11 +132,6 @@ func (r *dryRunRows) beginRow(node int32) storedplan.Row {
 	}
 	if target != row.Namespace {
 		row.TargetNamespace = target
-	}
-	if kind := r.plan.Kind(node).String(); r.plan.Class(node) == plan.Other {
-		if _, defined := r.plan.Find("customresourcedefinitions.apiextensions.k8s.io", "", kind); defined {
-			row.Reasons = append(row.Reasons, "after CustomResourceDefinition "+kind)
-		}
 	}
 	return row
 }

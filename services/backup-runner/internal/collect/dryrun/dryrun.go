@@ -25,9 +25,6 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/itemset"
 )
 
-// ActionStore is the action of every row: the object would be stored.
-const ActionStore = "store"
-
 // Config is one dry run. Hooks, Snapshots, Rows, Body and Progress may be nil.
 type Config struct {
 	Backup  *velerov1.Backup
@@ -91,13 +88,12 @@ type planner struct {
 	result Result
 	// messages counts remarks, also those that are not kept.
 	messages int
-	held     map[string]*storedplan.Row // of claims, until their volumes are decided on
-	named    []namedItem                // what actions named, and nobody looked for yet
+	named    []namedItem // what actions named, and nobody looked for yet
 }
 
 // Run makes the dry run. An error means that nothing can be said; kinds and objects that cannot be read are messages.
 func Run(ctx context.Context, cfg Config) (*Result, error) {
-	p := &planner{Config: cfg, facts: volumes.NewFacts(cfg.Backup), items: itemset.New(), notCalled: map[string]struct{}{}, held: map[string]*storedplan.Row{},
+	p := &planner{Config: cfg, facts: volumes.NewFacts(cfg.Backup), items: itemset.New(), notCalled: map[string]struct{}{},
 		finder: &plan.Finder{Lister: cfg.Lister, Cut: cfg.Cut, Catalog: cfg.Catalog, Filter: cfg.Filter},
 		result: Result{Kinds: map[string]*Count{}, Namespaces: map[string]int64{}}}
 	p.rules = partwriter.NewVolumeRules(cfg.Backup, cfg.Snapshots != nil && (cfg.Snapshots.Wanted() || cfg.Actions.PodVolumes != nil && !isOptedOut(cfg.Backup)))

@@ -148,7 +148,7 @@ func (o *foundObject) addReason(text string) { o.row.Reasons = append(o.row.Reas
 // describeObject returns an object that is selected, with what is known without calling an action. raw may be its metadata alone.
 func (p *planner) describeObject(kind *schema.GroupVersionKind, gr schema.GroupResource, m *objmeta.Meta, raw []byte, others *actionset.Wants) foundObject {
 	o := foundObject{row: storedplan.Row{Group: kind.Group, Version: kind.Version, Kind: kind.Kind,
-		Namespace: strings.Clone(m.Namespace), Name: strings.Clone(m.Name), Action: ActionStore}}
+		Namespace: strings.Clone(m.Namespace), Name: strings.Clone(m.Name), Action: storedplan.ActionStore}}
 	o.key = itemset.KeyOf(kind.GroupKind(), m.Namespace, m.Name)
 	if gr == plan.Pods {
 		o.hooked = p.describeHooks(m, &o)
@@ -260,9 +260,7 @@ func (p *planner) addObject(ctx context.Context, gr schema.GroupResource, o *fou
 	if o.volume != nil {
 		p.facts.Bind([]checkpoint.VolumeInfo{*o.volume})
 	}
-	if held := p.countObject(o); held {
-		return true, nil
-	}
+	p.countObject(o)
 	return true, p.addRow(o.row)
 }
 
@@ -290,11 +288,10 @@ func (p *planner) sendBody(gr schema.GroupResource, o *foundObject) error {
 	return nil
 }
 
-// countObject counts an object. The row of a claim or volume is kept back, if what becomes of its data is decided on later.
-func (p *planner) countObject(o *foundObject) (held bool) {
+func (p *planner) countObject(o *foundObject) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	row, v := o.row, o.volume
+	row, v := &o.row, o.volume
 	p.countOf(&schema.GroupVersionKind{Group: row.Group, Version: row.Version, Kind: row.Kind}).Objects++
 	p.result.Objects++
 	p.result.Namespaces[row.Namespace]++
@@ -304,12 +301,7 @@ func (p *planner) countObject(o *foundObject) (held bool) {
 	if v != nil && v.Skipped {
 		p.result.Volumes = append(p.result.Volumes, Volume{Name: v.PVName, Claim: v.PVCNamespace + "/" + v.PVCName, Reason: v.SkippedReason})
 	}
-	if v != nil && v.Pending {
-		p.held[heldKey(v.PVCNamespace, v.PVCName, v.PVName)] = &row
-		held = true
-	}
 	if p.Progress != nil {
 		p.Progress(p.result.Objects)
 	}
-	return held
 }

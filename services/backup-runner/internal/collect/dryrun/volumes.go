@@ -7,21 +7,14 @@ import (
 	"slices"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/archive/storedplan"
 	"github.com/holdfast-io/holdfast/pkg/extension/csisnapshot"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/plan"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/volumes"
 )
 
-// heldKey is where the row of a claim, or of a volume, waits for the decision.
-func heldKey(namespace, claim, volume string) string {
-	if claim != "" {
-		return namespace + "/" + claim
-	}
-	return volume
-}
-
-// decideVolumes decides on the volumes as the run does at its end, and adds the rows that waited for it.
+// decideVolumes decides on the volumes as the run does at its end, and adds the reasons to the rows of claims and volumes.
 func (p *planner) decideVolumes(ctx context.Context) error {
 	if p.Snapshots != nil {
 		defer p.Snapshots.Close()
@@ -37,24 +30,21 @@ func (p *planner) decideVolumes(ctx context.Context) error {
 		if !taken {
 			text = "volume data would not be taken: " + reason
 		}
+		rows := []storedplan.Row{{Kind: "PersistentVolume", Name: name, Reasons: []string{text}}}
 		decided := Volume{Name: name, Taken: taken, Reason: reason}
 		for i := range volume.Claims {
-			decided.Claim = volume.Claims[i].PVCNamespace + "/" + volume.Claims[i].PVCName
-			if row := p.held[decided.Claim]; row != nil {
-				row.Reasons = append(row.Reasons, text)
-			}
+			c := &volume.Claims[i]
+			decided.Claim = c.PVCNamespace + "/" + c.PVCName
+			rows = append(rows, storedplan.Row{Kind: "PersistentVolumeClaim", Namespace: c.PVCNamespace, Name: c.PVCName, Reasons: []string{text}})
 			p.result.Volumes = append(p.result.Volumes, decided)
-		}
-		if row := p.held[name]; row != nil {
-			row.Reasons = append(row.Reasons, text)
 		}
 		if len(volume.Claims) == 0 {
 			p.result.Volumes = append(p.result.Volumes, decided)
 		}
-	}
-	for _, key := range slices.Sorted(maps.Keys(p.held)) {
-		if err := p.addRow(*p.held[key]); err != nil {
-			return err
+		for i := range rows {
+			if err := p.addRow(rows[i]); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
