@@ -107,34 +107,3 @@ func decodeRows(packed io.Reader, yield func(*Row, error) bool) {
 		yield(nil, fmt.Errorf("%w: rows: %w", ErrCorrupt, err))
 	}
 }
-
-// Compare merges two sorted streams of rows: do gets the rows of each object, nil where a stream has
-// none. It stops at the first error, of a stream or of do, and returns it.
-func Compare(a, b iter.Seq2[*Row, error], do func(a, b *Row) error) error {
-	nextA, stopA := iter.Pull2(a)
-	defer stopA()
-	nextB, stopB := iter.Pull2(b)
-	defer stopB()
-	rowA, errA, moreA := nextA()
-	rowB, errB, moreB := nextB()
-	for moreA || moreB {
-		if err := errors.Join(errA, errB); err != nil {
-			return err
-		}
-		takeA := moreA && (!moreB || rowA.Key() <= rowB.Key())
-		takeB := moreB && (!moreA || rowB.Key() <= rowA.Key())
-		var x, y *Row
-		if takeA {
-			x = rowA
-			rowA, errA, moreA = nextA()
-		}
-		if takeB {
-			y = rowB
-			rowB, errB, moreB = nextB()
-		}
-		if err := do(x, y); err != nil {
-			return err
-		}
-	}
-	return nil
-}

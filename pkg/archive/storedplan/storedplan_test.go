@@ -111,26 +111,45 @@ func TestLongTextsOfARowAreCut(t *testing.T) {
 
 func TestCompareMergesTwoPlans(t *testing.T) {
 	t.Parallel()
-	var got []string
 	a, b := newWriter(t, "create", "a", "b", "d"), newWriter(t, "update", "b", "c", "d", "e")
-	require.NoError(t, storedplan.Compare(a.Rows(), b.Rows(), func(a, b *storedplan.Row) error {
-		switch {
-		case a == nil:
-			got = append(got, "-"+b.Name)
-		case b == nil:
-			got = append(got, a.Name+"-")
-		default:
-			require.Equal(t, a.Key(), b.Key())
-			got = append(got, a.Name+b.Name)
-		}
-		return nil
-	}))
-	require.Equal(t, []string{"a-", "bb", "-c", "dd", "-e"}, got)
+	found, err := storedplan.Compare(a.Rows(), b.Rows())
+	require.NoError(t, err)
+	require.Equal(t, &storedplan.Differences{Added: 2, Gone: 1, Changed: 2, First: []string{
+		"Deployment shop/a: planned: create, now: nothing", "Deployment shop/b: planned: create, now: update", "Deployment shop/c: not in the plan, now: update",
+		"Deployment shop/d: planned: create, now: update", "Deployment shop/e: not in the plan, now: update",
+	}}, found)
+	found, err = storedplan.Compare(a.Rows(), a.Rows())
+	require.NoError(t, err)
+	require.Zero(t, found.Total())
 
 	stop := errors.New("stop")
-	require.ErrorIs(t, storedplan.Compare(a.Rows(), b.Rows(), func(_, _ *storedplan.Row) error { return stop }), stop)
 	broken := func(yield func(*storedplan.Row, error) bool) { yield(nil, stop) }
-	require.ErrorIs(t, storedplan.Compare(a.Rows(), broken, func(_, _ *storedplan.Row) error { return nil }), stop)
+	_, err = storedplan.Compare(a.Rows(), broken)
+	require.ErrorIs(t, err, stop)
+	_, err = storedplan.Compare(broken, a.Rows())
+	require.ErrorIs(t, err, stop)
+}
+
+// Unknown effects promise nothing, but the fields of an update count.
+func TestCompareLeavesOutUnknownEffects(t *testing.T) {
+	t.Parallel()
+	rows := func(unknown bool, fields ...string) iter.Seq2[*storedplan.Row, error] {
+		return func(yield func(*storedplan.Row, error) bool) {
+			r := &storedplan.Row{Kind: "Pod", Name: "p", Action: "update", Fields: fields}
+			if unknown {
+				r.Unknown = []string{"an action"}
+			}
+			yield(r, nil)
+		}
+	}
+	found, err := storedplan.Compare(rows(false, "spec.a"), rows(false, "spec.b"))
+	require.NoError(t, err)
+	require.Equal(t, []string{"Pod /p: update of other fields: planned: [spec.a], now: [spec.b]"}, found.First)
+	for _, planned := range []bool{false, true} {
+		found, err = storedplan.Compare(rows(planned, "spec.a"), rows(!planned, "spec.b"))
+		require.NoError(t, err)
+		require.Zero(t, found.Total())
+	}
 }
 
 func TestExpiredAndUnfinishedPlansAreDeleted(t *testing.T) {

@@ -17,32 +17,6 @@ type planComparison struct {
 	state *State
 	id    string
 	rows  *storedplan.Writer // what the backup holds
-	added objectNames
-	gone  objectNames
-}
-
-// objectNames counts objects and has the first names.
-type objectNames struct {
-	count int
-	first []string
-}
-
-// firstNames is how many names a comparison lists.
-const firstNames = 10
-
-func (n *objectNames) addRow(r *storedplan.Row) {
-	n.count++
-	if len(n.first) < firstNames {
-		n.first = append(n.first, manifest.Key{Kind: manifest.KindName(r.Group, r.Version, r.Kind), Namespace: r.Namespace, Name: r.Name}.String())
-	}
-}
-
-func (n *objectNames) joinNames() string {
-	text := strings.Join(n.first, ", ")
-	if n.count > len(n.first) {
-		text += ", …"
-	}
-	return text
 }
 
 // errPlanDiffers ends a backup that must do what its plan says.
@@ -69,15 +43,7 @@ func (c *planComparison) compareRows(ctx context.Context) ([]joblog.Entry, error
 	if err := c.rows.Sort(); err != nil {
 		return nil, err
 	}
-	err := storedplan.Compare(storedplan.Rows(ctx, s.Store, c.id), c.rows.Rows(), func(planned, stored *storedplan.Row) error {
-		switch {
-		case planned == nil:
-			c.added.addRow(stored)
-		case stored == nil:
-			c.gone.addRow(planned)
-		}
-		return nil
-	})
+	found, err := storedplan.Compare(storedplan.Rows(ctx, s.Store, c.id), c.rows.Rows())
 	unread := errors.Is(err, storedplan.ErrNotFound) || errors.Is(err, storedplan.ErrCorrupt)
 	switch {
 	case err != nil && (strict || !unread):
@@ -85,18 +51,16 @@ func (c *planComparison) compareRows(ctx context.Context) ([]joblog.Entry, error
 	case err != nil:
 		s.Contents.PlanDifferences = fmt.Sprintf("unknown: %v", err)
 		return []joblog.Entry{c.logEntry("Failed to compare the backup with its plan: " + err.Error())}, nil
-	case c.added.count+c.gone.count == 0:
+	case found.Total() == 0:
 		s.Contents.PlanDifferences = "none"
 		return []joblog.Entry{c.logEntry("The backup holds what plan " + c.id + " lists")}, nil
 	}
-	s.Contents.PlanDifferences = fmt.Sprintf("%d objects were added since, %d are gone", c.added.count, c.gone.count)
+	s.Contents.PlanDifferences = fmt.Sprintf("%d objects were added since, %d are gone", found.Added, found.Gone)
+	text := fmt.Sprintf("%s: %s: %s", c.id, s.Contents.PlanDifferences, strings.Join(found.First, "; "))
 	if strict {
-		return nil, fmt.Errorf("%w %s: %s (added: %s; gone: %s)", errPlanDiffers, c.id, s.Contents.PlanDifferences, c.added.joinNames(), c.gone.joinNames())
+		return nil, fmt.Errorf("%w %s", errPlanDiffers, text)
 	}
-	return []joblog.Entry{
-		c.logEntry(fmt.Sprintf("Since plan %s: %d objects were added: %s", c.id, c.added.count, c.added.joinNames())),
-		c.logEntry(fmt.Sprintf("Since plan %s: %d objects are gone: %s", c.id, c.gone.count, c.gone.joinNames())),
-	}, nil
+	return []joblog.Entry{c.logEntry("Since plan " + text)}, nil
 }
 
 // logEntry is a line of the log. Its time is the same for every holder.

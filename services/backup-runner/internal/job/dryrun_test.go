@@ -73,7 +73,7 @@ func TestABackupTellsHowItDiffersFromItsPlan(t *testing.T) {
 	}{
 		"same":              {phase: velerov1.BackupPhaseCompleted, differences: "none", log: []string{"The backup holds what plan "}},
 		"same, strict":      {strict: true, phase: velerov1.BackupPhaseCompleted, differences: "none"},
-		"changed":           {changed: true, phase: velerov1.BackupPhaseCompleted, differences: "2 objects were added since, 1 are gone", log: []string{"2 objects were added: v1/ConfigMap a/new-1, v1/ConfigMap a/new-2", "1 objects are gone: v1/ConfigMap a/cm-07"}},
+		"changed":           {changed: true, phase: velerov1.BackupPhaseCompleted, differences: "2 objects were added since, 1 are gone", log: []string{"2 objects were added since, 1 are gone: ConfigMap a/cm-07: planned: store, now: nothing; ConfigMap a/new-1: not in the plan, now: store; "}},
 		"changed, strict":   {changed: true, strict: true, phase: velerov1.BackupPhaseFailed},
 		"plan gone":         {id: "gone", phase: velerov1.BackupPhaseCompleted, differences: "unknown: no such plan: gone", log: []string{"Failed to compare the backup with its plan"}},
 		"plan gone, strict": {id: "gone", strict: true, phase: velerov1.BackupPhaseFailed},

@@ -4,16 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"k8s.io/apimachinery/pkg/util/uuid"
 
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	"github.com/holdfast-io/holdfast/pkg/archive/storedplan"
 )
-
-// maxDifferences bounds the differences from a plan that a Restore lists.
-const maxDifferences = 20
 
 // checkStrictly makes the plan of a restore anew that must do exactly what it executes, before anything is
 // changed. Differences are an *unselectedError. A successor goes on with what was begun.
@@ -30,54 +26,29 @@ func (a *restoreAttempt) checkStrictly(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	differences, total, err := a.comparePlans(ctx, header)
-	if err != nil || total == 0 {
+	found, err := a.comparePlans(ctx, header)
+	if err != nil || found.Total() == 0 {
 		return err
 	}
-	summary := fmt.Sprintf("metadata.annotations[%s]: %d objects differ from plan %s", holdfast.AnnotationPlanStrict, total, id)
-	return &unselectedError{append([]string{summary}, differences...)}
+	summary := fmt.Sprintf("metadata.annotations[%s]: %d objects differ from plan %s", holdfast.AnnotationPlanStrict, found.Total(), id)
+	return &unselectedError{append([]string{summary}, found.First...)}
 }
 
-// comparePlans makes the plan anew, and returns the first differences and how many there are.
-func (a *restoreAttempt) comparePlans(ctx context.Context, stored *storedplan.Header) (differences []string, total int, err error) {
+// comparePlans makes the plan anew, and returns the differences.
+func (a *restoreAttempt) comparePlans(ctx context.Context, stored *storedplan.Header) (_ *storedplan.Differences, err error) {
 	o := a.restore.DeepCopy()
 	o.UID = uuid.NewUUID()
 	delete(o.Annotations, holdfast.AnnotationPlan)
 	dry, err := a.kind.openDryRun(ctx, a.kind.newDryRunSession(a.stopped, o))
 	defer dry.inputs.close()
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	defer dry.closeObjects()
 	now, _, err := dry.runDry(ctx, stored.ServerDryRun, nil)
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, now.Close()) }()
-	err = storedplan.Compare(storedplan.Rows(ctx, a.inputs.store, stored.ID), now.Rows(), func(planned, now *storedplan.Row) error {
-		if text := differenceOf(planned, now); text != "" {
-			if total++; total <= maxDifferences {
-				differences = append(differences, text)
-			}
-		}
-		return nil
-	})
-	return differences, total, err
-}
-
-// differenceOf tells how two rows of one object differ in what would become of it, "" where they do not.
-func differenceOf(planned, now *storedplan.Row) string {
-	switch {
-	case planned == nil:
-		return fmt.Sprintf("%s %s/%s: not in the plan, now: %s", now.Kind, now.Namespace, now.Name, now.Action)
-	case now == nil:
-		return fmt.Sprintf("%s %s/%s: planned: %s, now: nothing", planned.Kind, planned.Namespace, planned.Name, planned.Action)
-	case len(planned.Unknown)+len(now.Unknown) > 0:
-		return ""
-	case planned.Action != now.Action:
-		return fmt.Sprintf("%s %s/%s: planned: %s, now: %s", now.Kind, now.Namespace, now.Name, planned.Action, now.Action)
-	case !slices.Equal(planned.Fields, now.Fields):
-		return fmt.Sprintf("%s %s/%s: %s of other fields: planned: %v, now: %v", now.Kind, now.Namespace, now.Name, now.Action, planned.Fields, now.Fields)
-	}
-	return ""
+	return storedplan.Compare(storedplan.Rows(ctx, a.inputs.store, stored.ID), now.Rows())
 }
