@@ -24,7 +24,7 @@ type podVolume struct {
 
 // chooseVolumes returns the volumes of a Pod that the backup chooses for file-system backup, as
 // Velero 1.18 does: those that the Pod's annotation names, or with byDefault all but those that
-// another annotation names. Without claims volumes of claims are left alone. missing are names that
+// another annotation names. The volume that a restore added to wait for its data is never chosen. Without claims volumes of claims are left alone. missing are names that
 // no volume of the Pod has.
 func chooseVolumes(pod *corev1.Pod, byDefault, claims bool) (chosen []podVolume, missing []string) {
 	included, excluded := listNames(pod.Annotations[velerov1.AnnotationBackupVolumes]), listNames(pod.Annotations[velerov1.AnnotationBackupVolumesExcludes])
@@ -34,7 +34,7 @@ func chooseVolumes(pod *corev1.Pod, byDefault, claims bool) (chosen []podVolume,
 		one := podVolume{name: v.Name, claim: claimOf(pod.Name, v), explicit: slices.Contains(included, v.Name) && !byDefault, unfit: unfitVolume(v)}
 		_, one.mounted = used[v.Name]
 		switch {
-		case byDefault && (slices.Contains(excluded, v.Name) || one.unfit != ""), !byDefault && !one.explicit, one.claim != "" && !claims:
+		case byDefault && (slices.Contains(excluded, v.Name) || one.unfit != ""), !byDefault && !one.explicit, v.Name == WaitContainer, one.claim != "" && !claims:
 			continue
 		}
 		chosen = append(chosen, one)

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
@@ -36,26 +37,55 @@ func (b *Backupper) surveyNamespace(ctx context.Context, namespace string) (*sur
 		return nil, err
 	}
 	s := &survey{pods: map[string]podFacts{}, owners: map[string]string{}}
-	var page corev1.PodList
-	for more := ""; ; {
-		err := b.retryCall(ctx, "list Pods of namespace "+namespace, func() error {
-			return b.Reader.List(ctx, &page, client.InNamespace(namespace), client.Limit(pageSize), client.Continue(more))
+	chosen, err := b.mayChoose(ctx, namespace)
+	if err == nil && chosen {
+		var page corev1.PodList
+		err = b.eachPodPage(ctx, namespace, &page, func() {
+			for i := range page.Items {
+				b.addPod(s, &page.Items[i])
+			}
 		})
-		if err != nil {
-			return nil, err
-		}
-		for i := range page.Items {
-			b.addPod(s, &page.Items[i])
-		}
-		if more = page.Continue; more == "" {
-			break
-		}
+	}
+	if err != nil {
+		return nil, err
 	}
 	if b.surveys == nil {
 		b.surveys = map[string]*survey{}
 	}
 	b.surveys[namespace] = s
 	return s, nil
+}
+
+// mayChoose reports whether a Pod of the namespace may have volumes that the backup chooses. Unless
+// that is the default their metadata tells, of which most namespaces have no annotation.
+func (b *Backupper) mayChoose(ctx context.Context, namespace string) (chosen bool, err error) {
+	if b.byDefault() {
+		return true, nil
+	}
+	page := &metav1.PartialObjectMetadataList{}
+	page.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
+	err = b.eachPodPage(ctx, namespace, page, func() {
+		for i := range page.Items {
+			chosen = chosen || page.Items[i].Annotations[velerov1.AnnotationBackupVolumes] != ""
+		}
+	})
+	return chosen, err
+}
+
+// eachPodPage calls take for each page of the Pods of a namespace.
+func (b *Backupper) eachPodPage(ctx context.Context, namespace string, page client.ObjectList, take func()) error {
+	for more := ""; ; {
+		err := b.retryCall(ctx, "list Pods of namespace "+namespace, func() error {
+			return b.Reader.List(ctx, page, client.InNamespace(namespace), client.Limit(pageSize), client.Continue(more))
+		})
+		if err != nil {
+			return err
+		}
+		take()
+		if more = page.GetContinue(); more == "" {
+			return nil
+		}
+	}
 }
 
 // addPod adds a Pod to a survey.

@@ -88,3 +88,36 @@ func TestADeletedBackupEndsItsSnapshots(t *testing.T) {
 		})
 	}
 }
+
+// requestEnds is a cluster that notes whose requests of Pod volumes are cancelled.
+type requestEnds struct{ of []string }
+
+func (r *requestEnds) ListBackups(context.Context, map[string]string) ([]velerov1.PodVolumeBackup, error) {
+	return nil, nil
+}
+
+func (r *requestEnds) CancelBackups(_ context.Context, b *velerov1.Backup, _ string) error {
+	r.of = append(r.of, b.Name)
+	return nil
+}
+
+// A backup that cannot write its bucket any more cancels its requests all the same, once its actions
+// may have made some.
+func TestABackupWithoutBucketCancelsItsRequests(t *testing.T) {
+	for name, collected := range map[string]bool{"after collecting": true, "before": false} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			ends := &requestEnds{}
+			w.PodVolumes = ends
+			b := w.admitBackup(t, "b1")
+			if collected {
+				w.beforeObject("/composition", w.refuseCalls)
+			} else {
+				w.refuseCalls()
+			}
+			require.NoError(t, w.Run(t.Context(), "b1", b.UID))
+			require.Equal(t, velerov1.BackupPhaseFailed, w.readBackup(t, b).Status.Phase)
+			require.Equal(t, collected, len(ends.of) == 1)
+		})
+	}
+}
