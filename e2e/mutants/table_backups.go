@@ -166,4 +166,52 @@ var backups = []Mutant{
 		},
 		Package: "./pkg/extension/csisnapshot", Test: "TestASnapshotIsReadyOnceBothItsObjectsAre",
 	},
+	{
+		Name: "a successor forgets which claims have a request", Edit: Edit{
+			"pkg/extension/podvolume/survey.go",
+			"b.taken[client.ObjectKey{Namespace: pvb.Spec.Pod.Namespace, Name: claim}] = pvb.Spec.Pod.Name",
+			"_ = claim",
+		},
+		Package: "./pkg/extension/podvolume", Test: "TestARepeatedCallMakesNoSecondRequest",
+	},
+	{
+		Name: "a request that was removed is no failure", Edit: Edit{
+			"pkg/extension/podvolume/operations.go",
+			"missing := begun - len(all); missing > 0",
+			"missing := 0; missing > 0",
+		},
+		Package: "./pkg/extension/podvolume", Test: "TestARemovedRequestFailsItsOperation",
+	},
+	{
+		Name: "post hooks do not wait for the data of their Pods", Edit: Edit{
+			"services/backup-runner/internal/collect/acting/lanes.go",
+			"if l.pool.PodVolumes == nil || len(pods) == 0 {",
+			"if true {",
+		},
+		Package: "./services/backup-runner/internal/collect", Test: "TestAStoppedWaitLeavesThePostHooks",
+	},
+	{
+		Name: "a volume that is taken with its Pod gets a snapshot too", Edit: Edit{
+			"services/backup-runner/internal/collect/volumes/decide.go",
+			"	case taken:\n",
+			"	case false:\n",
+		},
+		Package: "./services/backup-runner/internal/collect", Test: "TestAClaimIsTakenWithItsPodOrByASnapshot",
+	},
+	{
+		Name: "messages of an action are lost with its process", Edit: Edit{
+			"services/backup-runner/internal/collect/acting/calls.go",
+			"r.Additional, r.Notes = effect.Items(out.Additional), out.Notes",
+			"r.Additional = effect.Items(out.Additional)",
+		},
+		Package: "./services/backup-runner/internal/collect", Test: "TestATakeoverMakesNoSecondRequest",
+	},
+	{
+		Name: "a successor lists the requests as they are by now", Edit: Edit{
+			"services/backup-runner/internal/finalize/podvolumes.go",
+			"if !errors.Is(err, objectstore.ErrNotFound) {",
+			"if false {",
+		},
+		Package: "./services/backup-runner/internal/finalize", Test: "TestASuccessorFollowsTheListOfRequests",
+	},
 }

@@ -510,3 +510,21 @@ func TestASnapshotOfARestoredClaimGoesWithItsBackup(t *testing.T) {
 	require.NoError(t, b.End(t.Context(), csisnapshot.Owner{Name: "b", UID: "uid-b"}, func(types.NamespacedName) bool { return false }))
 	b.requireNoSnapshots(t)
 }
+
+// A claim whose data is taken otherwise has no snapshot, ahead of its turn either.
+func TestAClaimThatIsTakenOtherwiseHasNoSnapshot(t *testing.T) {
+	b := newBed(t, 2)
+	s := b.newSnapshotter()
+	s.Skips = func(_ context.Context, namespace, claim string) (bool, error) {
+		if claim == "c1" {
+			return false, errors.New("no answer")
+		}
+		return namespace == "a" && claim == "c0", nil
+	}
+	r, err := callAction(t, s, csisnapshot.NameClaim, claimOf("c0"), "key")
+	require.NoError(t, err)
+	require.Empty(t, r.Additional)
+	_, err = callAction(t, s, csisnapshot.NameClaim, claimOf("c1"), "key")
+	require.ErrorContains(t, err, "no answer")
+	b.requireNoSnapshots(t)
+}

@@ -15,6 +15,7 @@ concurrentBackups: {concurrent-backups: [queue-scheduler]}
 scheduleSkipImmediately: {schedule-skip-immediately: [queue-scheduler]}
 resourceTimeout: {resource-timeout: [queue-scheduler, restore-runner]}
 terminatingResourceTimeout: {terminating-resource-timeout: [restore-runner]}
+fsBackupTimeout: {fs-backup-timeout: [backup-runner]}
 itemBlockWorkerCount: {item-block-worker-count: [backup-runner]}
 itemOperationSyncFrequency: {item-operation-sync-frequency: [async-operation-monitor]}
 garbageCollectionFrequency: {garbage-collection-frequency: [deletion]}
@@ -43,8 +44,8 @@ logFormat: {log-format: ["*"]}
 {{- define "holdfast.velero.refused" -}}
 deployNodeAgent: "there is no file system backup and no data mover yet, so nothing would run on the nodes"
 deployRestic: "there is no file system backup"
-configuration.defaultVolumesToFsBackup: "there is no file system backup yet; every backup would be refused"
-configuration.defaultVolumesToRestic: "there is no file system backup"
+configuration.defaultVolumesToFsBackup: "the server has no such default: set spec.defaultVolumesToFsBackup of backups and schedules"
+configuration.defaultVolumesToRestic: "the server has no such default: set spec.defaultVolumesToFsBackup of backups and schedules"
 configuration.defaultSnapshotMoveData: "there is no data mover yet; every backup would be refused"
 configuration.restoreOnlyMode: "set accessMode: ReadOnly on the locations"
 configuration.restoreResourcePriorities: "the order comes from dependencies; the annotation holdfast.io/order of a Restore adds to it"
@@ -67,8 +68,7 @@ configuration.disableInformerCache: "decisions read past the cache"
 configuration.metricsAddress: "metrics are on the port http of each service"
 configuration.profilerAddress: "there is no profiler"
 configuration.maxConcurrentK8SConnections: "--workers of backup-runner bounds lists"
-configuration.uploaderType: "there is no file system backup"
-configuration.fsBackupTimeout: "there is no file system backup"
+configuration.uploaderType: "it is always kopia"
 configuration.defaultRepoMaintainFrequency: "there are no repositories"
 configuration.repositoryMaintenanceJob: "there are no repositories"
 configuration.dataMoverPrepareTimeout: "there is no data mover"
