@@ -53,7 +53,7 @@ var restores = []Mutant{
 	},
 	{
 		Name:    "a Pod of the cluster is stopped for data of the backup",
-		Edit:    Edit{"services/restore-runner/internal/restore/volumes/podfiller.go", "if result.Action != apply.Created {", "if result.Action == \"\" {"},
+		Edit:    Edit{"services/restore-runner/internal/restore/volumes/podrequest.go", "if result.Action != apply.Created {", "if result.Action == \"\" {"},
 		Package: "./services/restore-runner/internal/restore", Test: "TestAPodThatTheClusterHasIsNotFilled",
 	},
 }

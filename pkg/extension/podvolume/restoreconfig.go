@@ -44,22 +44,28 @@ func ParseWaitConfig(data map[string]string) (*WaitConfig, error) {
 			return nil, fmt.Errorf("%w: %s: %w", ErrWaitConfig, key, err)
 		}
 	}
-	var context corev1.SecurityContext
-	found := errors.Join(
-		setFrom(data, "secCtxRunAsUser", &context.RunAsUser, parseID), setFrom(data, "secCtxRunAsGroup", &context.RunAsGroup, parseID),
-		setFrom(data, "secCtxAllowPrivilegeEscalation", &context.AllowPrivilegeEscalation, strconv.ParseBool),
-	)
-	if err := errors.Join(found, yaml.UnmarshalStrict([]byte(data["secCtx"]), &context)); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrWaitConfig, err)
-	}
-	security, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&context)
+	err := c.parseSecurity(data)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrWaitConfig, err)
 	}
+	return c, nil
+}
+
+func (c *WaitConfig) parseSecurity(data map[string]string) error {
+	var typed corev1.SecurityContext
+	err := errors.Join(
+		setFrom(data, "secCtxRunAsUser", &typed.RunAsUser, parseID), setFrom(data, "secCtxRunAsGroup", &typed.RunAsGroup, parseID),
+		setFrom(data, "secCtxAllowPrivilegeEscalation", &typed.AllowPrivilegeEscalation, strconv.ParseBool),
+		yaml.UnmarshalStrict([]byte(data["secCtx"]), &typed),
+	)
+	if err != nil {
+		return err
+	}
+	security, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&typed)
 	if len(security) > 0 {
 		c.security = security
 	}
-	return c, nil
+	return err
 }
 
 func parseID(text string) (int64, error) { return strconv.ParseInt(text, 10, 64) }

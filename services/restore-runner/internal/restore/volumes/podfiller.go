@@ -1,33 +1,20 @@
 package volumes
 
 import (
-	"cmp"
 	"context"
-	"errors"
-	"fmt"
-	"slices"
-	"strings"
 	"sync"
 
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
-	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/archive/volumedata"
-	"github.com/holdfast-io/holdfast/pkg/extension/csisnapshot/restored"
 	"github.com/holdfast-io/holdfast/pkg/extension/podvolume"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/object"
 )
 
 const podsResource = "pods"
-
-var errUnwritable = errors.New("the location cannot be written")
-
-var requestsGVR = velerov1.GroupVersion.WithResource("podvolumerestores")
 
 // PodFillerConfig is what volumes of Pods are filled with.
 type PodFillerConfig struct {
@@ -171,111 +158,4 @@ func (f *PodFiller) plannedMounts(source, claim string) (planned []string) {
 		}
 	}
 	return planned
-}
-
-// Request makes the PodVolumeRestores of a Pod that this restore created, and notes their operations for
-// its outcome. Repeating it, also by another holder of the restore, makes no second ones. False when
-// ctx ended before that was done.
-func (f *PodFiller) Request(ctx context.Context, e *outcome.Entry, o *object.Object, result *apply.Result) bool {
-	if !f.isPod(o) {
-		return true
-	}
-	list := f.volumesOf(o)
-	if result.Action != apply.Created {
-		if len(list) > 0 {
-			e.Warn("the Pod was not created by this restore: the data of its volumes is not restored: " + joinVolumes(list))
-		}
-		return true
-	}
-	if result.UID == "" && !f.DryRun {
-		return true // another client deleted it
-	}
-	for i := range list {
-		v := &list[i]
-		switch {
-		case f.Image == "":
-			e.Error(v.String() + ": its data is in a PodVolumeBackup, which this server does not restore (--restore-wait-image is not set)")
-		case f.DryRun:
-			e.Info(v.String() + " would be filled from snapshot " + v.snapshot.ID)
-		default:
-			f.requestVolume(ctx, e, o, result.UID, v)
-		}
-	}
-	f.reportMissing(e, o, list)
-	return ctx.Err() == nil
-}
-
-// NoteSkipped has the data be reported of a Pod that is left out.
-func (f *PodFiller) NoteSkipped(o *object.Object, skip *apply.Skip) {
-	if !f.isPod(o) {
-		return
-	}
-	if list := f.volumesOf(o); len(list) > 0 {
-		skip.Reason += "; the data of its volumes is not restored: " + joinVolumes(list)
-		skip.Report = true
-	}
-}
-
-func joinVolumes(list []podVolume) string {
-	var names []string
-	for i := range list {
-		names = append(names, list[i].String())
-	}
-	return strings.Join(names, "; ")
-}
-
-// reportMissing reports data of volumes that the Pod does not have any more.
-func (f *PodFiller) reportMissing(e *outcome.Entry, o *object.Object, list []podVolume) {
-	for _, name := range f.Volumes.PodVolumes(f.Plan.Source(o.Node), f.Plan.Name(o.Node)) {
-		if !slices.ContainsFunc(list, func(v podVolume) bool { return v.name == name }) {
-			e.Warn("volume " + name + ": the Pod has no such volume of files any more: its data is not restored")
-		}
-	}
-}
-
-func (f *PodFiller) requestVolume(ctx context.Context, e *outcome.Entry, o *object.Object, uid types.UID, v *podVolume) {
-	volume := &podvolume.RestoredVolume{
-		Pod: types.NamespacedName{Namespace: o.Target.Namespace, Name: o.Target.Name}, PodUID: uid, Volume: v.name, Claim: v.claim,
-		Source: f.Plan.Source(o.Node), Snapshot: v.snapshot.ID, Size: v.snapshot.Size, ClaimUID: v.snapshot.ClaimUID,
-	}
-	if err := f.makeRequest(ctx, f.Restore.Request(volume)); err != nil {
-		e.Error(fmt.Sprintf("%s: its data is not restored, and the Pod waits for it: %v", v, err))
-		return
-	}
-	e.Info(v.String() + ": filled from snapshot " + v.snapshot.ID)
-	if v.snapshot.Phase != velerov1.PodVolumePhaseCompleted {
-		e.Warn(fmt.Sprintf("%s: its PodVolumeBackup is %s: what that could not read is not in the snapshot", v, v.snapshot.Phase))
-	}
-	full := f.operations.ReserveOperation()
-	if f.Unrecorded || full != nil {
-		e.Error(fmt.Sprintf("%s: whether its data is restored is not followed: %v", v, cmp.Or(full, errUnwritable)))
-		return
-	}
-	item := operation.Resource{Resource: podsResource, Namespace: o.Target.Namespace, Name: o.Target.Name}
-	if v.claim != "" { // the operation is one for all Pods that mount it
-		item.Resource, item.Name = claimsGVR.Resource, v.claim
-	}
-	e.Began(&operation.Operation{
-		Action: podvolume.NameRestore, Kind: podvolume.KindRestore, ID: f.Restore.OperationID(volume), Item: item, Created: f.Clock.Now().UTC(),
-	})
-}
-
-// makeRequest creates a request, or finds the one that this restore made before: for the same Pod, or for
-// another one that mounts the claim.
-func (f *PodFiller) makeRequest(ctx context.Context, request *velerov1.PodVolumeRestore) error {
-	body, err := restored.Encode(request)
-	if err != nil {
-		return err
-	}
-	result := f.Existing.Client.Apply(ctx, apply.Request{
-		Target: apply.Target{GVR: requestsGVR, Namespace: request.Namespace, Name: request.Name},
-		Kind:   request.Kind, Object: body, Resumed: true, CreateOnly: true,
-	})
-	switch {
-	case result.Err != nil:
-		return fmt.Errorf("create PodVolumeRestore %s: %w", request.Name, result.Err)
-	case result.Action != apply.Created:
-		return errors.New("PodVolumeRestore " + request.Name + " is in the cluster, and not of this restore")
-	}
-	return nil
 }
