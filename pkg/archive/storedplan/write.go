@@ -12,6 +12,7 @@ import (
 	"io"
 	"iter"
 	"os"
+	"slices"
 	"sync"
 
 	"github.com/holdfast-io/holdfast/pkg/extsort"
@@ -44,7 +45,7 @@ func (w *Writer) Add(r Row) error {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.sorter.Add([]byte(r.Key()), line)
+	return w.sorter.Add([]byte(r.Key()), slices.Concat([]byte(r.Action), noText, line))
 }
 
 // Sort ends the rows, joins their parts and sorts them.
@@ -62,13 +63,16 @@ func (w *Writer) Sort() (err error) {
 	}
 	buffered := bufio.NewWriterSize(w.file, 64<<10)
 	packed := gzip.NewWriter(buffered)
-	encoder := json.NewEncoder(packed)
-	for row, err := range joinParts(stream) {
-		if err == nil && row.Action != "" {
-			w.counts[row.Action]++
-			err = encoder.Encode(row)
-		}
+	for value, err := range joinParts(stream) {
 		if err != nil {
+			return err
+		}
+		action, line, _ := bytes.Cut(value, noText)
+		if len(action) == 0 {
+			continue
+		}
+		w.counts[string(action)]++
+		if _, err := packed.Write(append(line, '\n')); err != nil {
 			return fmt.Errorf("write rows: %w", err)
 		}
 	}
@@ -79,30 +83,46 @@ func (w *Writer) Sort() (err error) {
 	return err
 }
 
-// joinParts yields the rows of sorted parts.
-func joinParts(parts extsort.Stream) iter.Seq2[*Row, error] {
-	return func(yield func(*Row, error) bool) {
-		var row *Row
+// noText is between the action of a row and its line, so that a row of one part need not be decoded.
+var noText = []byte{0}
+
+// joinParts yields the values of sorted parts, those of one row as one.
+func joinParts(parts extsort.Stream) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		var last, pending []byte
 		for {
-			_, line, err := parts.Next()
-			var part *Row
-			if err == nil {
-				part = &Row{}
-				err = json.Unmarshal(line, part)
+			key, value, err := parts.Next()
+			if err == nil && pending != nil && bytes.Equal(key, last) {
+				if pending, err = joinValues(pending, value); err == nil {
+					continue
+				}
 			}
-			switch {
-			case err != nil && !errors.Is(err, io.EOF):
+			if err != nil && !errors.Is(err, io.EOF) {
 				yield(nil, err)
 				return
-			case row != nil && part != nil && part.Key() == row.Key():
-				row.addPart(part)
-				continue
-			case row != nil && !yield(row, nil) || part == nil:
+			}
+			if pending != nil && !yield(pending, nil) || err != nil {
 				return
 			}
-			row = part
+			last, pending = append(last[:0], key...), append(pending[:0], value...)
 		}
 	}
+}
+
+func joinValues(a, b []byte) ([]byte, error) {
+	var rows [2]Row
+	for i, value := range [][]byte{a, b} {
+		_, line, _ := bytes.Cut(value, noText)
+		if err := json.Unmarshal(line, &rows[i]); err != nil {
+			return nil, fmt.Errorf("decode a part of a row: %w", err)
+		}
+	}
+	rows[0].addPart(&rows[1])
+	line, err := json.Marshal(&rows[0])
+	if err != nil {
+		return nil, fmt.Errorf("encode the row of %s %s: %w", rows[0].Kind, rows[0].Name, err)
+	}
+	return slices.Concat([]byte(rows[0].Action), noText, line), nil
 }
 
 func (r *Row) addPart(part *Row) {
