@@ -113,7 +113,7 @@ func moverArgs(v view, volume moverpod.Volume) ([]string, error) {
 	return args, nil
 }
 
-// createMover creates the Secret and the Pod. Neither is left alone if the Pod is refused.
+// createMover creates the Secret and the Pod.
 func (c *Controller) createMover(ctx context.Context, v view, pod *corev1.Pod) error {
 	loc := &velerov1.BackupStorageLocation{}
 	if err := c.Reader.Get(ctx, client.ObjectKey{Namespace: v.GetNamespace(), Name: v.location}, loc); err != nil {
@@ -132,7 +132,7 @@ func (c *Controller) createMover(ctx context.Context, v view, pod *corev1.Pod) e
 	}
 	if err := c.createOwned(ctx, v, pod); err != nil {
 		if kube.IsRefused(err) {
-			err = errors.Join(explainRefusal(err, pod), c.removeSecret(ctx, v))
+			return explainRefusal(err, pod)
 		}
 		return err
 	}
