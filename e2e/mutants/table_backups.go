@@ -194,7 +194,7 @@ var backups = []Mutant{
 		Name: "a volume that is taken with its Pod gets a snapshot too", Edit: Edit{
 			"services/backup-runner/internal/collect/volumes/decide.go",
 			"	case taken:\n",
-			"	case false:\n",
+			"	case taken && d.name == \"\":\n",
 		},
 		Package: "./services/backup-runner/internal/collect", Test: "TestAClaimIsTakenWithItsPodOrByASnapshot",
 	},

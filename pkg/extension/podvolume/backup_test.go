@@ -128,14 +128,13 @@ func (b *backupBed) requested(t *testing.T) (all []string) {
 // A request is Velero's: its agent serves it, and Velero restores by it.
 func TestARequestIsVelerosOwn(t *testing.T) {
 	b := newBackupBed(t)
-	b.addClaim(t, "data", func(c *corev1.PersistentVolumeClaim, _ *corev1.PersistentVolume) {
-		c.Labels = map[string]string{"x": "y"}
-	})
+	b.backup.Spec.UploaderConfig = &velerov1.UploaderConfigForBackup{ParallelFilesUpload: 3}
+	b.addClaim(t, "data", nil)
 	pod := b.addPod(t, "p", chooses("data, scratch"), mounts("data"), scratch("scratch"), scratch("other"))
 	id, notes := b.start(t, b.newBackupper(), pod)
 	require.Empty(t, notes)
 	require.Equal(t, podvolume.BackupOperationID(podvolume.Hash("key of p"), 2), id)
-	list, err := b.ListBackups(t.Context(), map[string]string{velerov1.LabelPVCUID: string(b.claimUID(t, "data"))})
+	list, err := b.ListBackups(t.Context(), map[string]string{velerov1.LabelPVCUID: b.claimUID(t, "data")})
 	require.NoError(t, err)
 	require.Len(t, list, 1)
 	got := &list[0]
@@ -145,8 +144,8 @@ func TestARequestIsVelerosOwn(t *testing.T) {
 	require.Equal(t, "data", got.Annotations["velero.io/pvc-name"])
 	require.JSONEq(t, `{"name":"pv-data","reclaimPolicy":"Delete","labels":{"zone":"z"}}`, got.Annotations[podvolume.AnnotationVolume])
 	require.Equal(t, velerov1.PodVolumeBackupSpec{
-		Node: "n1", Pod: corev1.ObjectReference{Kind: "Pod", Namespace: "a", Name: "p", UID: pod.UID}, Volume: "data", BackupStorageLocation: "main", UploaderType: "kopia",
-		Tags: map[string]string{"backup": "b", "backup-uid": "uid-b", "pod": "p", "pod-uid": string(pod.UID), "ns": "a", "volume": "data", "pvc-uid": string(b.claimUID(t, "data"))},
+		Node: "n1", Pod: corev1.ObjectReference{Kind: "Pod", Namespace: "a", Name: "p", UID: pod.UID}, Volume: "data", BackupStorageLocation: "main", UploaderType: "kopia", UploaderSettings: map[string]string{"ParallelFilesUpload": "3"},
+		Tags: map[string]string{"backup": "b", "backup-uid": "uid-b", "pod": "p", "pod-uid": string(pod.UID), "ns": "a", "volume": "data", "pvc-uid": b.claimUID(t, "data")},
 	}, got.Spec)
 	require.Equal(t, []string{"p/data", "p/scratch"}, b.requested(t))
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"sync"
 	"time"
 
@@ -190,6 +191,9 @@ func (b *Backupper) newRequest(pod *corev1.Pod, node, key string, v *verdict) *v
 			BackupStorageLocation: backup.Spec.StorageLocation, UploaderType: "kopia",
 			Tags: map[string]string{"backup": backup.Name, "backup-uid": string(backup.UID), "pod": pod.Name, "pod-uid": string(pod.UID), "ns": pod.Namespace, "volume": v.name},
 		},
+	}
+	if c := backup.Spec.UploaderConfig; c != nil && c.ParallelFilesUpload > 0 {
+		pvb.Spec.UploaderSettings = map[string]string{"ParallelFilesUpload": strconv.Itoa(c.ParallelFilesUpload)}
 	}
 	if v.facts != nil {
 		pvb.Annotations = map[string]string{velerov1.AnnotationPVCName: v.claim, AnnotationVolume: v.facts.info}

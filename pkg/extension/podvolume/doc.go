@@ -16,7 +16,6 @@ import (
 	"strings"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -82,15 +81,4 @@ func (a API) retryCall(ctx context.Context, what string, do func() error) error 
 		return context.Cause(ctx)
 	}
 	return fmt.Errorf("%s: %w", what, err)
-}
-
-// getObject reads an object; found is false where there is none.
-func (a API) getObject(ctx context.Context, namespace, name string, into client.Object) (found bool, err error) {
-	err = a.retryCall(ctx, fmt.Sprintf("read %T %s", into, client.ObjectKey{Namespace: namespace, Name: name}), func() error {
-		return a.Reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, into)
-	})
-	if apierrors.IsNotFound(err) {
-		return false, nil
-	}
-	return err == nil, err
 }

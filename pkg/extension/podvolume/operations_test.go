@@ -193,7 +193,7 @@ func TestAnIdentifierThatIsNoOperation(t *testing.T) {
 
 // The name of a request is also the value of a label, and the same for the same volume alone.
 func TestNamesOfRequests(t *testing.T) {
-	require.Equal(t, podvolume.RequestName("nightly", "key/data"), podvolume.RequestName("nightly", "key/data"))
+	require.Equal(t, "nightly-768b02a6afa4", podvolume.RequestName("nightly", "key/data"), "another version finds it")
 	require.NotEqual(t, podvolume.RequestName("nightly", "key/data"), podvolume.RequestName("nightly", "key/logs"))
 	long := podvolume.RequestName("a-backup-with-a-name-that-is-longer-than-a-label.-allows-it-to-be", "key/data")
 	require.LessOrEqual(t, len(long), 63)

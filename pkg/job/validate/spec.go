@@ -31,7 +31,6 @@ func BackupSpec(spec *velerov1.BackupSpec) Problems {
 	p.addUnsupported(len(spec.OrderedResources) > 0, "spec.orderedResources")
 	p.addUnsupported(ptr.Deref(spec.SnapshotMoveData, false), "spec.snapshotMoveData")
 	p.addUnsupported(spec.DataMover != "" && spec.DataMover != builtInDataMover, "spec.datamover")
-	p.addUnsupported(spec.UploaderConfig != nil && spec.UploaderConfig.ParallelFilesUpload != 0, "spec.uploaderConfig.parallelFilesUpload")
 	p.addUnsupported(!slices.Contains([]string{"", velerov1.LabelVolumeGroup}, spec.VolumeGroupSnapshotLabelKey), "spec.volumeGroupSnapshotLabelKey")
 	for _, d := range []struct {
 		field string
@@ -44,6 +43,9 @@ func BackupSpec(spec *velerov1.BackupSpec) Problems {
 		if d.value < 0 {
 			p.addProblem(d.field, "must not be negative")
 		}
+	}
+	if c := spec.UploaderConfig; c != nil && c.ParallelFilesUpload < 0 {
+		p.addProblem("spec.uploaderConfig.parallelFilesUpload", "must not be negative")
 	}
 	p.checkSize("spec.includedNamespaces", spec.IncludedNamespaces)
 	p.checkSize("spec.excludedNamespaces", spec.ExcludedNamespaces)

@@ -146,7 +146,7 @@ func TestBackupProblemsNameTheField(t *testing.T) {
 		"spec.snapshotMoveData": {SnapshotMoveData: ptr.To(true)},
 		`spec.volumeSnapshotLocations: volume snapshot location "aws"`: {VolumeSnapshotLocations: []string{"aws"}},
 		"spec.datamover": {DataMover: "other"},
-		"spec.uploaderConfig.parallelFilesUpload":                     {UploaderConfig: &velerov1.UploaderConfigForBackup{ParallelFilesUpload: 3}},
+		"spec.uploaderConfig.parallelFilesUpload":                     {UploaderConfig: &velerov1.UploaderConfigForBackup{ParallelFilesUpload: -1}},
 		"spec.volumeGroupSnapshotLabelKey":                            {VolumeGroupSnapshotLabelKey: "mine"},
 		"spec.ttl":                                                    {TTL: metav1.Duration{Duration: -1}},
 		"spec.storageLocation":                                        {StorageLocation: "absent"},
@@ -176,7 +176,7 @@ func TestAllowedBackupFields(t *testing.T) {
 	v := newValidator(t, newStorageLocation("main", isDefault))
 	problems, err := v.Backup(t.Context(), newBackup(velerov1.BackupSpec{
 		SnapshotVolumes: ptr.To(false), SnapshotMoveData: ptr.To(false), DefaultVolumesToFsBackup: ptr.To(true), DefaultVolumesToRestic: ptr.To(true), DataMover: "velero",
-		UploaderConfig: &velerov1.UploaderConfigForBackup{}, VolumeGroupSnapshotLabelKey: "velero.io/volume-group",
+		UploaderConfig: &velerov1.UploaderConfigForBackup{ParallelFilesUpload: 3}, VolumeGroupSnapshotLabelKey: "velero.io/volume-group",
 		ExcludedClusterScopedResources: []string{"*"}, CSISnapshotTimeout: metav1.Duration{Duration: time.Minute},
 	}))
 	require.NoError(t, err)
