@@ -4,7 +4,7 @@ SHELL := /usr/bin/env bash
 .DEFAULT_GOAL := help
 
 MODULES := proto pkg pkg/plugin pkg/plugin/example services e2e
-SERVICES := backup-runner restore-runner queue-scheduler manifest-indexer deletion async-operation-monitor
+SERVICES := backup-runner restore-runner queue-scheduler manifest-indexer deletion async-operation-monitor volume-mover
 CONTROL_PLANE := etcd kube-apiserver kube-controller-manager kubectl
 CSI := csi-provisioner snapshot-controller csi-snapshotter csi-sanity
 NODE := kubelet kube-proxy kube-scheduler coredns containerd containerd-shim-runc-v2 ctr runc

@@ -50,7 +50,7 @@ func (b *bench) measureOperations(ctx context.Context, total int) (err error) {
 	}()
 	config := fleet.Config{
 		Args:   map[string][]string{"async-operation-monitor": {"--plugin-dir", plugins, "--item-operation-sync-frequency", operationsInterval.String()}},
-		Counts: map[string]int{"queue-scheduler": -1, "backup-runner": -1, "restore-runner": -1, "deletion": -1, "async-operation-monitor": operationsMonitors}, // -1 is none
+		Counts: map[string]int{"queue-scheduler": -1, "backup-runner": -1, "restore-runner": -1, "deletion": -1, "volume-mover": -1, "async-operation-monitor": operationsMonitors}, // -1 is none
 	}
 	return b.withFleet(ctx, config, func(services *fleet.Fleet) error {
 		if err := p.createWaiting(ctx, total); err != nil {

@@ -70,7 +70,7 @@ func (b *bench) withQueue(ctx context.Context, name string, length int, f func(*
 	defer func() { err = errors.Join(err, q.clearQueue(context.WithoutCancel(ctx))) }()
 	config := fleet.Config{
 		Args:   map[string][]string{"queue-scheduler": {"--kubeconfig", q.writes.kubeconfig, "--concurrent-backups", strconv.Itoa(queuePlaces)}},
-		Counts: map[string]int{"backup-runner": -1, "restore-runner": -1, "async-operation-monitor": -1, "deletion": -1}, // none
+		Counts: map[string]int{"backup-runner": -1, "restore-runner": -1, "async-operation-monitor": -1, "deletion": -1, "volume-mover": -1}, // none
 	}
 	return b.withFleet(ctx, config, func(services *fleet.Fleet) error {
 		q.scheduler = services.Of("queue-scheduler")[0]

@@ -15,7 +15,7 @@ version=${VERSION:-$(git describe --tags --always --dirty)}
 commit=$(git rev-parse HEAD)
 created=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 buildinfo=github.com/holdfast-io/holdfast/pkg/telemetry
-services=${IMAGES:-backup-runner restore-runner queue-scheduler manifest-indexer deletion async-operation-monitor holdfast nats-server}
+services=${IMAGES:-backup-runner restore-runner queue-scheduler manifest-indexer deletion async-operation-monitor volume-mover holdfast nats-server}
 
 images() { # OUT
   local bin arch name specs=()

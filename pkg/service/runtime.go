@@ -137,7 +137,11 @@ func (r *Runtime) buildGRPC(context.Context) error {
 		Log: r.base.Log, Registerer: r.registry, Tracer: r.base.Tracer, Propagator: r.base.Propagator,
 		TLS: tlsConfig, Authorize: authorize, Audited: Audited, Clock: r.base.Clock,
 	})
-	return err
+	if err != nil {
+		return err
+	}
+	r.grpc.RegisterHealth(r.base.Name)
+	return nil
 }
 
 // newAuthorizer is what the token or else --auth requires; nil allows every caller.
@@ -171,7 +175,7 @@ func (r *Runtime) listenServers(ctx context.Context) (err error) {
 }
 
 // GRPC is where the service registers its gRPC services, before Run. Each gets its own health
-// status.
+// status, beside that of the process's own name.
 func (r *Runtime) GRPC() grpc.ServiceRegistrar { return r.grpc }
 
 // Manager is the controller-runtime manager; it is started by Run.

@@ -137,6 +137,7 @@ func TestServiceServesAndStops(t *testing.T) {
 	require.Eventually(t, func() bool {
 		return checkHealth(t, r.GRPCAddr(), insecure.NewCredentials(), queueName) == healthpb.HealthCheckResponse_SERVING
 	}, patience, 5*time.Millisecond)
+	require.Equal(t, healthpb.HealthCheckResponse_SERVING, checkHealth(t, r.GRPCAddr(), insecure.NewCredentials(), "queue-scheduler"), "under the process's name too")
 	code, _ = getPath(t, r, "/readyz")
 	require.Equal(t, http.StatusOK, code)
 	code, body := getPath(t, r, "/metrics")

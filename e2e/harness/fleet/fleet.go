@@ -22,9 +22,9 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/messaging/embednats"
 )
 
-// Services are the six services, in the order they are started.
+// Services are the services, in the order they are started.
 var Services = []string{
-	"manifest-indexer", "queue-scheduler", "backup-runner", "restore-runner", "async-operation-monitor", "deletion",
+	"manifest-indexer", "queue-scheduler", "backup-runner", "restore-runner", "async-operation-monitor", "deletion", "volume-mover",
 }
 
 const (

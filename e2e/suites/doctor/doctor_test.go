@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/holdfast-io/holdfast/e2e/harness/fleet"
 	"github.com/holdfast-io/holdfast/e2e/harness/product"
 	"github.com/holdfast-io/holdfast/e2e/harness/testbed"
 	"github.com/holdfast-io/holdfast/pkg/kube"
@@ -23,7 +24,7 @@ import (
 const (
 	patience = testbed.Patience
 	look     = 50 * time.Millisecond
-	services = 6
+	services = 7
 )
 
 // doctorPlace is one control plane, which the parts share; each has a namespace of its own.
@@ -152,7 +153,7 @@ func addressFlags(flag string, addresses map[string]string) []string {
 // unreachableFlags returns flags with an address that nothing listens on, whatever else runs on this machine.
 func unreachableFlags() []string {
 	closed := map[string]string{}
-	for _, name := range []string{"queue-scheduler", "backup-runner", "restore-runner", "async-operation-monitor", "manifest-indexer", "deletion"} {
+	for _, name := range fleet.Services {
 		closed[name] = "127.0.0.1:1"
 	}
 	return append(addressFlags("--services-address", closed), addressFlags("--metrics-address", closed)...)

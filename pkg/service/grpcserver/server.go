@@ -130,10 +130,15 @@ func serverOptions(cfg Config, c interceptorChain) []grpc.ServerOption {
 // RegisterService adds a service with a health status of its own. It must be called before Serve.
 func (s *Server) RegisterService(desc *grpc.ServiceDesc, impl any) {
 	s.grpc.RegisterService(desc, impl)
+	s.RegisterHealth(desc.ServiceName)
+}
+
+// RegisterHealth adds a health status under a name that is no service.
+func (s *Server) RegisterHealth(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.services = append(s.services, desc.ServiceName)
-	s.health.SetServingStatus(desc.ServiceName, s.servingStatus())
+	s.services = append(s.services, name)
+	s.health.SetServingStatus(name, s.servingStatus())
 }
 
 // SetServing sets the health status of all registered services. The status of the empty name says

@@ -27,7 +27,7 @@ type Rules struct {
 
 // Services returns the names of the services, in the order of data through them.
 func Services() []string {
-	return []string{"queue-scheduler", "backup-runner", "restore-runner", "async-operation-monitor", "manifest-indexer", "deletion"}
+	return []string{"queue-scheduler", "backup-runner", "restore-runner", "async-operation-monitor", "manifest-indexer", "deletion", "volume-mover"}
 }
 
 // RulesOf returns the rules of a service; an unknown one has none.
@@ -46,6 +46,8 @@ func RulesOf(service string, o Options) Rules {
 		r = indexerRules()
 	case "deletion":
 		r = deletionRules()
+	case "volume-mover":
+		r = moverRules()
 	default:
 		return Rules{}
 	}
@@ -155,6 +157,17 @@ func deletionRules() Rules {
 			snapshotRule([]string{"volumesnapshots"}, "get", "list", "delete"), snapshotRule([]string{"volumesnapshotcontents"}, "get", "list", "create", "patch", "delete"),
 			snapshotRule([]string{"volumesnapshotcontents/status"}, "patch"),
 		},
+	}
+}
+
+func moverRules() Rules {
+	return Rules{
+		Namespaced: slices.Concat(duty, events, []rbacv1.PolicyRule{
+			veleroRule([]string{"podvolumebackups", "podvolumerestores"}, "get", "list", "watch", "patch"),
+			veleroRule([]string{"backuprepositories"}, "get", "create", "patch"),
+			policyRule("", "pods", "list", "watch", "create", "delete"), policyRule("", "pods/log", "get"), policyRule("", "secrets", "create", "delete"),
+		}),
+		Cluster: []rbacv1.PolicyRule{policyRuleFor("", []string{"pods", "persistentvolumes", "persistentvolumeclaims"}, "get")},
 	}
 }
 

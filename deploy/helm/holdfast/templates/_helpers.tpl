@@ -94,6 +94,16 @@ seccompProfile:
 {{- .values.serviceAccount.name | default (printf "%s-%s" (include "holdfast.fullname" .root) .name) -}}
 {{- end -}}
 
+{{/* The image of movers and of the init container that waits in restored Pods. */}}
+{{- define "holdfast.moverImage" -}}
+{{- .Values.movers.image | default (printf "%s/holdfast-volume-mover:%s" .Values.image.registry (include "holdfast.tag" .)) -}}
+{{- end -}}
+
+{{/* The account of movers. */}}
+{{- define "holdfast.moverAccount" -}}
+{{- .Values.movers.serviceAccount.name | default (printf "%s-movers" (include "holdfast.fullname" .)) -}}
+{{- end -}}
+
 {{/* The annotations of what exists while a hook runs only; of a dict of hook and weight, its order. */}}
 {{- define "holdfast.hook" -}}
 helm.sh/hook: {{ .hook }}

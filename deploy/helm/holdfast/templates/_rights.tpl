@@ -142,6 +142,20 @@ exactly these. namespaced rules hold in the release's namespace, cluster rules e
 - {apiGroups: [snapshot.storage.k8s.io], resources: [volumesnapshotcontents/status], verbs: [patch]}
 {{- end -}}
 
+{{- define "holdfast.rights.namespaced.volume-mover" -}}
+{{ include "holdfast.rights.duty" . }}
+{{ include "holdfast.rights.events" . }}
+- {apiGroups: [velero.io], resources: [podvolumebackups, podvolumerestores], verbs: [get, list, watch, patch]}
+- {apiGroups: [velero.io], resources: [backuprepositories], verbs: [get, create, patch]}
+- {apiGroups: [""], resources: [pods], verbs: [list, watch, create, delete]}
+- {apiGroups: [""], resources: [pods/log], verbs: [get]}
+- {apiGroups: [""], resources: [secrets], verbs: [create, delete]}
+{{- end -}}
+
+{{- define "holdfast.rights.cluster.volume-mover" -}}
+- {apiGroups: [""], resources: [pods, persistentvolumes, persistentvolumeclaims], verbs: [get]}
+{{- end -}}
+
 {{/* What a service that asks the API server who calls it needs. */}}
 {{- define "holdfast.rights.reviews" -}}
 - {apiGroups: [authentication.k8s.io], resources: [tokenreviews], verbs: [create]}

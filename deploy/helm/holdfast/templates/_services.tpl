@@ -11,6 +11,7 @@ restore-runner: {key: restoreRunner, grpc: 7443, http: 8443, memory: 128Mi, limi
 async-operation-monitor: {key: asyncOperationMonitor, grpc: 7444, http: 8444, memory: 64Mi, limit: 256Mi, pause: 5, grace: 85}
 manifest-indexer: {key: manifestIndexer, grpc: 7445, http: 8447, artifacts: 8445, memory: 64Mi, limit: 256Mi, pause: 5, grace: 85}
 deletion: {key: deletion, grpc: 7446, http: 8446, memory: 64Mi, limit: 256Mi, pause: 5, grace: 85}
+volume-mover: {key: volumeMover, grpc: 7447, http: 8448, memory: 64Mi, limit: 256Mi, pause: 5, grace: 85}
 {{- end -}}
 
 {{/* Of a dict of root, name, facts and values: the flags of a service, as YAML from flag to value. What comes later wins. */}}
@@ -31,6 +32,14 @@ deletion: {key: deletion, grpc: 7446, http: 8446, memory: 64Mi, limit: 256Mi, pa
 {{- end -}}
 {{- with include "holdfast.streamReplicas" $root -}}
 {{- $_ := set $own "nats-stream-replicas" . -}}
+{{- end -}}
+{{- if eq .name "volume-mover" -}}
+{{- $_ := set $own "mover-image" (include "holdfast.moverImage" $root) -}}
+{{- $_ := set $own "mover-pull-policy" $root.Values.image.pullPolicy -}}
+{{- $_ := set $own "mover-service-account" (include "holdfast.moverAccount" $root) -}}
+{{- $_ := set $own "kubelet-root" $root.Values.movers.kubeletRoot -}}
+{{- else if eq .name "restore-runner" -}}
+{{- $_ := set $own "restore-wait-image" (include "holdfast.moverImage" $root) -}}
 {{- end -}}
 {{- range $flag, $_ := .values.args -}}
 {{- if or (hasKey $own $flag) (has $flag (list "kubeconfig" "nats-url" "nats-stream-replicas" "nats-creds-file" "nats-ca-file" "nats-cert-file" "nats-key-file" "tls-cert-file" "tls-key-file" "tls-ca-file" "tls-client-ca-file" "tls-server-names" "auth-audience" "auth-token-file" "grpc-advertise-address" "artifact-url")) -}}

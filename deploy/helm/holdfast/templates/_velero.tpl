@@ -19,6 +19,7 @@ fsBackupTimeout: {fs-backup-timeout: [backup-runner]}
 itemBlockWorkerCount: {item-block-worker-count: [backup-runner]}
 itemOperationSyncFrequency: {item-operation-sync-frequency: [async-operation-monitor]}
 garbageCollectionFrequency: {garbage-collection-frequency: [deletion]}
+dataMoverPrepareTimeout: {mover-prepare-timeout: [volume-mover]}
 features: {features: ["*"]}
 logLevel: {log-level: ["*"]}
 logFormat: {log-format: ["*"]}
@@ -42,10 +43,9 @@ logFormat: {log-format: ["*"]}
 
 {{/* From a path to the reason why it is refused when it is set to something that is not empty, false or zero. */}}
 {{- define "holdfast.velero.refused" -}}
-deployNodeAgent: "there is no file system backup and no data mover yet, so nothing would run on the nodes"
-deployRestic: "there is no file system backup"
-configuration.defaultVolumesToFsBackup: "the server has no such default: set spec.defaultVolumesToFsBackup of backups and schedules"
-configuration.defaultVolumesToRestic: "the server has no such default: set spec.defaultVolumesToFsBackup of backups and schedules"
+deployRestic: "volumes are stored with kopia"
+configuration.defaultVolumesToFsBackup: "set spec.defaultVolumesToFsBackup in each Backup, and template.defaultVolumesToFsBackup in each Schedule"
+configuration.defaultVolumesToRestic: "volumes are stored with kopia"
 configuration.defaultSnapshotMoveData: "there is no data mover yet; every backup would be refused"
 configuration.restoreOnlyMode: "set accessMode: ReadOnly on the locations"
 configuration.restoreResourcePriorities: "the order comes from dependencies; the annotation holdfast.io/order of a Restore adds to it"
@@ -68,14 +68,14 @@ configuration.disableInformerCache: "decisions read past the cache"
 configuration.metricsAddress: "metrics are on the port http of each service"
 configuration.profilerAddress: "there is no profiler"
 configuration.maxConcurrentK8SConnections: "--workers of backup-runner bounds lists"
-configuration.uploaderType: "it is always kopia"
-configuration.defaultRepoMaintainFrequency: "there are no repositories"
-configuration.repositoryMaintenanceJob: "there are no repositories"
-configuration.dataMoverPrepareTimeout: "there is no data mover"
-nodeAgent: "nothing runs on the nodes"
-restic: "nothing runs on the nodes"
+configuration.uploaderType: "volumes are stored with kopia"
+configuration.defaultRepoMaintainFrequency: "repositories are not maintained yet"
+configuration.repositoryMaintenanceJob: "repositories are not maintained yet"
+deployNodeAgent: "volume-mover starts a Pod for each volume, and nothing else runs on the nodes"
+nodeAgent: "there is no DaemonSet; the Pods that move volumes have the values movers and volumeMover"
+restic: "there is no DaemonSet; the Pods that move volumes have the values movers and volumeMover"
 kubectl: "the Job of the chart runs the image of the command line, not kubectl"
-metrics.nodeAgentPodMonitor: "nothing runs on the nodes"
+metrics.nodeAgentPodMonitor: "there is no DaemonSet"
 metrics.podAnnotations: "set podAnnotations; the port of /metrics differs by service"
 metrics.service: "each service has a Service with the port http"
 metrics.serviceMonitor.tlsConfig: "metrics are served without TLS"

@@ -94,3 +94,10 @@ type BackupRepositoryMaintenanceStatus struct {
 	// +optional
 	Message string `json:"message,omitempty"`
 }
+
+// The Secret with the password of all repositories of a server namespace, in which a Velero server has its known default.
+const (
+	RepositorySecret          = "velero-repo-credentials"
+	RepositoryPasswordKey     = "repository-password"
+	DefaultRepositoryPassword = "static-passw0rd"
+)

@@ -80,6 +80,7 @@ var all = []struct {
 	{"services", (*examination).checkServices, true},
 	{"plugins", (*examination).checkPlugins, false},
 	{"locations", (*examination).checkLocations, true},
+	{"volumedata", (*examination).checkVolumeData, false},
 }
 
 // Names returns the names of the checks, in the order in which they run.

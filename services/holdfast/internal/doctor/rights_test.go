@@ -17,7 +17,7 @@ func TestRightsOfAccounts(t *testing.T) {
 	b.objects = asObjects(chartDeployments("--auth=kubernetes"))
 	found := b.runCheck("rights")
 	requireFine(t, found)
-	require.Len(t, found, 7, "six services and the caller")
+	require.Len(t, found, 8, "seven services and the caller")
 
 	b.denied = func(user, request string) bool {
 		return user == deletionAccount && strings.HasPrefix(request, "delete backups.velero.io")
@@ -58,7 +58,7 @@ func TestRightsOfTheCaller(t *testing.T) {
 	b := newBed(t)
 	found := b.runCheck("rights")
 	requireFine(t, found)
-	require.Len(t, found, 7)
+	require.Len(t, found, 8)
 	b.denied = func(user, request string) bool {
 		require.Empty(t, user)
 		return request == "patch */*" || request == "patch *.*"
@@ -82,7 +82,7 @@ func TestWhoMayNotReviewOthers(t *testing.T) {
 	}
 	found := b.runCheck("rights")
 	require.Empty(t, findingsWith(doctor.Failed, found))
-	require.Len(t, findingsWith(doctor.Skipped, found), 6)
+	require.Len(t, findingsWith(doctor.Skipped, found), 7)
 }
 
 func TestManyMissingRightsAreCut(t *testing.T) {

@@ -19,23 +19,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/holdfast-io/holdfast/pkg/service/rights"
-	backupv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/backup/v1"
-	deletionv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/deletion/v1"
-	manifestv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/manifest/v1"
-	operationv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/operation/v1"
-	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
-	restorev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/restore/v1"
 )
-
-// healthNames are the gRPC services whose health says whether a service is ready.
-var healthNames = map[string]string{
-	"queue-scheduler":         queuev1.QueueService_ServiceDesc.ServiceName,
-	"backup-runner":           backupv1.BackupService_ServiceDesc.ServiceName,
-	"restore-runner":          restorev1.RestoreService_ServiceDesc.ServiceName,
-	"async-operation-monitor": operationv1.OperationMonitorService_ServiceDesc.ServiceName,
-	"manifest-indexer":        manifestv1.ManifestService_ServiceDesc.ServiceName,
-	"deletion":                deletionv1.DeletionService_ServiceDesc.ServiceName,
-}
 
 // checkServices checks that each service runs, is ready, and is of one version with the others.
 func (e *examination) checkServices(ctx context.Context, n *checkNotes) {
@@ -124,7 +108,7 @@ func (e *examination) checkHealth(ctx context.Context, name, address string) (er
 		return err
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
-	answer, err := healthpb.NewHealthClient(conn).Check(ctx, &healthpb.HealthCheckRequest{Service: healthNames[name]})
+	answer, err := healthpb.NewHealthClient(conn).Check(ctx, &healthpb.HealthCheckRequest{Service: name})
 	if err != nil {
 		return err
 	}

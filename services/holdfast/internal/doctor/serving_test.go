@@ -124,10 +124,7 @@ func startHealthServer(t *testing.T, ready bool) string {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	server, state := grpc.NewServer(), health.NewServer()
-	for _, name := range []string{
-		"holdfast.queue.v1.QueueService", "holdfast.backup.v1.BackupService", "holdfast.restore.v1.RestoreService",
-		"holdfast.operation.v1.OperationMonitorService", "holdfast.manifest.v1.ManifestService", "holdfast.deletion.v1.DeletionService",
-	} {
+	for _, name := range rights.Services() {
 		status := healthpb.HealthCheckResponse_NOT_SERVING
 		if ready {
 			status = healthpb.HealthCheckResponse_SERVING
@@ -176,7 +173,7 @@ func TestServices(t *testing.T) {
 	setAddresses(b, good, current, nil)
 	found := b.runCheck("services")
 	requireFine(t, found)
-	require.Len(t, found, 6)
+	require.Len(t, found, len(rights.Services()))
 	require.True(t, containsWord(findingsWith(doctor.OK, found), "v1"))
 
 	setAddresses(b, good, current, map[string]string{"deletion": startHealthServer(t, false)})

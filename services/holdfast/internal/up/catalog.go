@@ -10,6 +10,7 @@ import (
 	manifestindexer "github.com/holdfast-io/holdfast/services/manifest-indexer/app"
 	queuescheduler "github.com/holdfast-io/holdfast/services/queue-scheduler/app"
 	restorerunner "github.com/holdfast-io/holdfast/services/restore-runner/app"
+	volumemover "github.com/holdfast-io/holdfast/services/volume-mover/app"
 )
 
 // serviceKinds are the services. Each is built by the same code as its own binary. bind leads the flags of
@@ -22,6 +23,7 @@ func serviceKinds() []serviceKind {
 		restore  restorerunner.Config
 		manifest manifestindexer.Config
 		remove   deletion.Config
+		mover    volumemover.Config
 	)
 	return []serviceKind{
 		{name: queuescheduler.Name, ports: queuescheduler.Ports(), bind: queue.BindFlags, build: func(ctx context.Context, base service.Base) (service.Runner, error) {
@@ -53,6 +55,11 @@ func serviceKinds() []serviceKind {
 			c := remove
 			c.Base = base
 			return deletion.New(ctx, c)
+		}},
+		{name: volumemover.Name, ports: volumemover.Ports(), bind: mover.BindFlags, build: func(ctx context.Context, base service.Base) (service.Runner, error) {
+			c := mover
+			c.Base = base
+			return volumemover.New(ctx, c)
 		}},
 	}
 }

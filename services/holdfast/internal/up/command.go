@@ -29,7 +29,7 @@ func NewCommand(g *command.Global) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Run the whole server on this machine",
-		Long: `Runs all six services and an embedded NATS server in this process, on 127.0.0.1.
+		Long: `Runs all services and an embedded NATS server in this process, on 127.0.0.1.
 Custom resource definitions are installed or completed; a storage location in the
 data directory is created when there is none. Ctrl-C or SIGTERM stops in order;
 started again with the same data directory it resumes where it was.`,
@@ -61,7 +61,7 @@ started again with the same data directory it resumes where it was.`,
 	fs.StringVar(&c.DataDir, "data-dir", "holdfast-data", "directory for everything kept on this machine")
 	fs.StringVar(&c.PluginDir, "plugin-dir", "", "directory of plugin binaries")
 	fs.IntVar(&c.Runners, "runners", 1, "backup-runners and restore-runners each; further ones listen on free ports")
-	fs.BoolVar(&c.FreePorts, "free-ports", false, "listen on free ports instead of 7441-7446 and 8441-8447")
+	fs.BoolVar(&c.FreePorts, "free-ports", false, "listen on free ports instead of 7441-7447 and 8441-8448")
 	fs.BoolVar(&c.AllowVelero, "allow-velero", false, "start even beside a running Velero server in the namespace")
 	fs.StringVar(&c.LogLevel, "log-level", "info", "debug, info, warn or error")
 	fs.StringVar(&c.LogFormat, "log-format", telemetry.FormatText, "text or json")

@@ -16,7 +16,7 @@ import (
 // flushLimit is how long the last spans of a service may take to be delivered.
 const flushLimit = 2 * time.Second
 
-// serviceKind is one of the six services.
+// serviceKind is one of the services.
 type serviceKind struct {
 	name  string
 	ports service.Ports

@@ -1,4 +1,4 @@
-// Package up runs the whole of Holdfast on one machine: an embedded NATS server and all six
+// Package up runs the whole of Holdfast on one machine: an embedded NATS server and all
 // services in one process, through the same code paths as apart: real NATS, real gRPC, real leases.
 // Everything they keep is in one data directory.
 package up
