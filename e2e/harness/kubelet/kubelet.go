@@ -84,6 +84,15 @@ func (n *Node) Run(ctx context.Context, pod *corev1.Pod) error {
 // Adopt takes a Pod that may have no node yet, and sets its status so that the containers with
 // these names run, ready or not; no names are all containers.
 func (n *Node) Adopt(ctx context.Context, namespace, name string, ready bool, containers ...string) error {
+	pod, err := n.Bind(ctx, namespace, name)
+	if err != nil {
+		return err
+	}
+	return n.reportPod(ctx, pod, ready, containers)
+}
+
+// Bind gives a Pod that has no node this one, as a scheduler does, and returns it.
+func (n *Node) Bind(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
 	pods := n.client.CoreV1().Pods(namespace)
 	pod, err := pods.Get(ctx, name, metav1.GetOptions{})
 	if err == nil && pod.Spec.NodeName == "" {
@@ -93,9 +102,9 @@ func (n *Node) Adopt(ctx context.Context, namespace, name string, ready bool, co
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("take a pod: %w", err)
+		return nil, fmt.Errorf("take a pod: %w", err)
 	}
-	return n.reportPod(ctx, pod, ready, containers)
+	return pod, nil
 }
 
 // Initialise sets the status of a Pod so that an init container runs, and no other container yet.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -52,7 +53,9 @@ func (r *moverPod) runPod(ctx context.Context) {
 		err := r.movers.client.CoreV1().Pods(r.pod.Namespace).Delete(ctx, r.pod.Name, metav1.DeleteOptions{
 			GracePeriodSeconds: ptr.To[int64](0), Preconditions: &metav1.Preconditions{UID: &r.pod.UID},
 		})
-		r.ended = errors.Join(r.ended, err)
+		if !apierrors.IsNotFound(err) { // a Pod that has ended goes at once
+			r.ended = errors.Join(r.ended, err)
+		}
 	case <-ctx.Done():
 	}
 }

@@ -1,0 +1,72 @@
+package podvolume
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// writeFiles fills a volume with entries of several modes, owners and times.
+func writeFiles(t *testing.T, dir, text string) {
+	t.Helper()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	require.NoError(t, os.MkdirAll(at("tables/empty"), 0o750))
+	require.NoError(t, os.WriteFile(at("tables/rows"), bytes.Repeat([]byte(text+"\n"), 10_000), 0o640))
+	require.NoError(t, os.WriteFile(at(".hidden"), nil, 0o600))
+	require.NoError(t, os.Symlink("tables/rows", at("link")))
+	require.NoError(t, os.WriteFile(at("sparse"), []byte(text), 0o644))
+	require.NoError(t, os.Truncate(at("sparse"), 16<<20))
+	require.NoError(t, os.Chmod(at("tables/rows"), 0o640|fs.ModeSetgid))
+	if os.Geteuid() == 0 {
+		require.NoError(t, os.Chown(at("tables"), 1234, 5678))
+		require.NoError(t, os.Chown(at(".hidden"), 999, 999))
+	}
+	then := time.Date(2020, 2, 3, 4, 5, 6, 789, time.UTC)
+	require.NoError(t, os.Chtimes(at("tables/rows"), then, then))
+	require.NoError(t, os.Chtimes(at("tables"), then, then))
+}
+
+// describeFiles maps each entry to what a backup keeps of it. Of the directory itself the time is left out: the
+// file that tells the Pod of the end of a restore comes and goes in it.
+func describeFiles(t *testing.T, root string) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	require.NoError(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		status, content := info.Sys().(*syscall.Stat_t), ""
+		switch {
+		case info.Mode().IsRegular():
+			data, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			content = fmt.Sprintf("%x sparse %v", sha256.Sum256(data), status.Blocks*512 < status.Size)
+		case info.Mode()&fs.ModeSymlink != 0:
+			if content, err = os.Readlink(path); err != nil {
+				return err
+			}
+		}
+		changed := info.ModTime().UTC().Format(time.RFC3339Nano)
+		if path == root {
+			changed = ""
+		}
+		name, err := filepath.Rel(root, path)
+		found[name] = fmt.Sprintf("%v %d:%d %s %s", info.Mode(), status.Uid, status.Gid, changed, content)
+		return err
+	}))
+	return found
+}

@@ -1,0 +1,118 @@
+package podvolume
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-io/holdfast/e2e/harness/site"
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/layout"
+)
+
+const (
+	preHook  = "pre.hook.backup.velero.io/command"
+	postHook = "post.hook.backup.velero.io/command"
+)
+
+func TestPodVolumes(t *testing.T) {
+	b := newBed(t)
+	t.Run("there and back", b.thereAndBack)
+	t.Run("what is not taken", b.notTaken)
+	t.Run("killed meanwhile", b.killedMeanwhile)
+	t.Run("cancelled", b.cancelled)
+}
+
+// thereAndBack has the files of a Pod's volumes survive the loss of its namespace, there and in another one.
+func (b *bed) thereAndBack(t *testing.T) {
+	const name = "shop"
+	dirs := b.createApplication(t, name, map[string]string{preHook: "freeze", postHook: "thaw"})
+	want := map[string]map[string]string{"data": describeFiles(t, dirs["data"]), "scratch": describeFiles(t, dirs["scratch"])}
+	b.createBackup(t, name)
+	backup := b.BackupCompletes(t, name)
+	require.Equal(t, &velerov1.HookStatus{HooksAttempted: 2}, backup.Status.HookStatus)
+	require.Equal(t, []string{"freeze", "thaw"}, b.apps.commandsIn(name))
+	b.requireRecorded(t, name, "data", "scratch")
+	b.requireNoMovers(t)
+
+	b.destroy(t, name)
+	for _, namespace := range []string{name, "shop-copy"} {
+		restored := b.restore(t, name, namespace)
+		for volume, entries := range want {
+			require.Equal(t, entries, describeFiles(t, restored[volume]), "volume %s of %s", volume, namespace)
+		}
+	}
+}
+
+// requireRecorded checks that the cluster and the bucket have one finished request for each of the volumes.
+func (b *bed) requireRecorded(t *testing.T, backup string, volumes ...string) {
+	t.Helper()
+	found := b.requests(t, backup)
+	require.Len(t, found, len(volumes))
+	var stored []velerov1.PodVolumeBackup
+	require.NoError(t, json.Unmarshal(b.bucket.ReadZipped(t, layout.BackupPodVolumeBackups(backup)), &stored))
+	var infos []struct {
+		BackupMethod, Result string
+		Pod                  struct{ SnapshotHandle, VolumeName, PodName string } `json:"pvbInfo"`
+	}
+	require.NoError(t, json.Unmarshal(b.bucket.ReadZipped(t, layout.BackupVolumeInfo(backup)), &infos))
+	recorded, listed := map[string]string{}, map[string]string{}
+	for _, p := range stored {
+		require.Equal(t, velerov1.PodVolumePhaseCompleted, p.Status.Phase)
+		recorded[p.Spec.Volume] = p.Status.SnapshotID
+	}
+	for _, i := range infos {
+		if i.BackupMethod == "PodVolumeBackup" {
+			require.Equal(t, "succeeded", i.Result)
+			listed[i.Pod.VolumeName] = i.Pod.SnapshotHandle
+		}
+	}
+	require.Equal(t, recorded, listed)
+	for _, volume := range volumes {
+		p := found[volume]
+		require.Equal(t, velerov1.PodVolumePhaseCompleted, p.Status.Phase, "%s: %s", volume, p.Status.Message)
+		require.NotEmpty(t, p.Status.SnapshotID)
+		require.Equal(t, p.Status.SnapshotID, recorded[volume])
+		require.Positive(t, p.Status.Progress.TotalBytes)
+		require.Equal(t, p.Status.Progress.TotalBytes, p.Status.Progress.BytesDone)
+	}
+	require.Len(t, recorded, len(volumes))
+}
+
+// restore restores Pod db of a backup into a namespace, runs it when its data is there, and returns the
+// directories of its volumes.
+func (b *bed) restore(t *testing.T, backup, namespace string) map[string]string {
+	t.Helper()
+	b.createVolumes(t, 1)
+	spec := velerov1.RestoreSpec{BackupName: backup}
+	if namespace != backup {
+		spec.NamespaceMapping = map[string]string{backup: namespace}
+	}
+	require.NoError(t, b.Client.Create(t.Context(), &velerov1.Restore{ObjectMeta: metav1.ObjectMeta{Namespace: site.Server, Name: namespace}, Spec: spec}))
+	require.Eventually(t, func() bool {
+		return b.Client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "db"}, &corev1.Pod{}) == nil
+	}, site.Patience, site.Look, "the Pod is restored into %s", namespace)
+	b.awaitBound(t, namespace)
+	pod, err := b.node.Bind(t.Context(), namespace, "db")
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), site.Patience)
+	defer cancel()
+	require.NoError(t, b.movers.WaitRestored(ctx, pod))
+	ended := b.RestoreEnds(t, namespace)
+	require.Equal(t, velerov1.RestorePhaseCompleted, ended.Status.Phase, "%s", b.bucket.ReadZipped(t, layout.RestoreResults(namespace)))
+	list := &velerov1.PodVolumeRestoreList{}
+	require.NoError(t, b.Client.List(t.Context(), list, client.InNamespace(site.Server), client.MatchingLabels{velerov1.LabelRestoreName: namespace}))
+	require.Len(t, list.Items, 2)
+	for _, r := range list.Items {
+		require.Equal(t, velerov1.PodVolumePhaseCompleted, r.Status.Phase, r.Status.Message)
+	}
+	b.requireNoMovers(t)
+	dirs, err := b.movers.MountVolumes(t.Context(), pod)
+	require.NoError(t, err)
+	return dirs
+}
