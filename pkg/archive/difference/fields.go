@@ -16,9 +16,10 @@ import (
 )
 
 const (
-	// MaxFields bounds the differences listed of one object, and MaxValue the bytes of a value.
+	// MaxFields bounds the differences listed of one object.
 	MaxFields = 100
-	MaxValue  = 1 << 10
+	// MaxValue bounds the bytes of a value.
+	MaxValue = 1 << 10
 	// lastApplied is kubectl apply's copy of the whole object: it repeats the other differences.
 	lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 )
