@@ -91,7 +91,8 @@ func (c *Controller) planMover(ctx context.Context, v view) (*corev1.Pod, error)
 }
 
 func moverArgs(v view, volume moverpod.Volume) ([]string, error) {
-	setting, args := settingUploads, []string(nil)
+	var args []string
+	setting := settingUploads
 	if r, ok := v.Object.(*velerov1.PodVolumeRestore); ok {
 		if len(r.OwnerReferences) == 0 {
 			return nil, &moverpod.RefusalError{Reason: "there is no owner, whose UID the restored Pod waits for"}

@@ -23,7 +23,7 @@ func TestAResultIsCutToItsLimit(t *testing.T) {
 	require.NoError(t, json.Unmarshal(data, &cut))
 	require.Equal(t, r.Message, cut.Message, "entries go first")
 	require.Equal(t, "lost", cut.Entries[0].Path, "and of them those that lack nothing")
-	require.EqualValues(t, 1002, int(cut.Unlisted)+len(cut.Entries))
+	require.Equal(t, 1002, int(cut.Unlisted)+len(cut.Entries))
 
 	data, err = r.EncodeWithin(4096)
 	require.NoError(t, err)
