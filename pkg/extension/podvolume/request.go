@@ -18,13 +18,12 @@ type Request struct {
 	// Object is the request itself.
 	Object client.Object
 	// Pod and Volume name the volume.
-	Pod       client.ObjectKey
-	Volume    string
-	Phase     velerov1.PodVolumePhase
-	Message   string
-	Progress  velerov1.DataMoveOperationProgress
-	Started   *metav1.Time
-	Completed *metav1.Time
+	Pod      client.ObjectKey
+	Volume   string
+	Phase    velerov1.PodVolumePhase
+	Message  string
+	Progress velerov1.DataMoveOperationProgress
+	Started  *metav1.Time
 
 	cancels bool
 	empty   bool // completed without a snapshot
@@ -35,7 +34,7 @@ func BackupRequest(b *velerov1.PodVolumeBackup) Request {
 	s := &b.Status
 	return Request{
 		Object: b, Pod: client.ObjectKey{Namespace: b.Spec.Pod.Namespace, Name: b.Spec.Pod.Name}, Volume: b.Spec.Volume,
-		Phase: s.Phase, Message: s.Message, Progress: s.Progress, Started: s.StartTimestamp, Completed: s.CompletionTimestamp,
+		Phase: s.Phase, Message: s.Message, Progress: s.Progress, Started: s.StartTimestamp,
 		cancels: b.Spec.Cancel, empty: s.SnapshotID == "",
 	}
 }
@@ -45,7 +44,7 @@ func RestoreRequest(r *velerov1.PodVolumeRestore) Request {
 	s := &r.Status
 	return Request{
 		Object: r, Pod: client.ObjectKey{Namespace: r.Spec.Pod.Namespace, Name: r.Spec.Pod.Name}, Volume: r.Spec.Volume,
-		Phase: s.Phase, Message: s.Message, Progress: s.Progress, Started: s.StartTimestamp, Completed: s.CompletionTimestamp,
+		Phase: s.Phase, Message: s.Message, Progress: s.Progress, Started: s.StartTimestamp,
 		cancels: r.Spec.Cancel,
 	}
 }
