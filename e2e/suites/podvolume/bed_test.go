@@ -137,13 +137,16 @@ func (b *bed) awaitBound(t *testing.T, namespace string) {
 // destroy deletes a namespace, whose Pods no node ends.
 func (b *bed) destroy(t *testing.T, namespace string) {
 	t.Helper()
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
-	require.NoError(t, b.Client.Delete(t.Context(), ns))
-	require.NoError(t, client.IgnoreNotFound(b.Client.Delete(t.Context(), newPod(namespace, nil), client.GracePeriodSeconds(0))))
-	require.Eventually(t, func() bool {
-		return apierrors.IsNotFound(b.Client.Get(t.Context(), client.ObjectKeyFromObject(ns), ns))
-	},
-		site.Patience, site.Look, "namespace %s is gone", namespace)
+	require.NoError(t, b.Client.Delete(t.Context(), newPod(namespace, nil), client.GracePeriodSeconds(0)))
+	// The claim goes before the namespace, whose controller looks again after seconds at what it finds left.
+	for _, o := range []client.Object{
+		&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "data"}},
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}},
+	} {
+		require.NoError(t, b.Client.Delete(t.Context(), o))
+		gone := func() bool { return apierrors.IsNotFound(b.Client.Get(t.Context(), client.ObjectKeyFromObject(o), o)) }
+		require.Eventually(t, gone, site.Patience, site.Look, "%T of %s is gone", o, namespace)
+	}
 }
 
 // createBackup requests a backup of a namespace of its name, of all volumes.

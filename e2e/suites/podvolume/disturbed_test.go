@@ -4,11 +4,12 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-io/holdfast/e2e/harness/site"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/layout"
-	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
 )
 
 // notTaken has an opt-out be obeyed, and whatever else is not taken be an error that says why.
@@ -65,17 +66,14 @@ func (b *bed) requireError(t *testing.T, backup string, words ...string) {
 func (b *bed) killedMeanwhile(t *testing.T) {
 	const name = "disturbed"
 	b.createApplication(t, name, map[string]string{postHook: "thaw"})
-	b.movers.Hold()
-	before := b.movers.Held()
-	b.createBackup(t, name)
-	require.Eventually(t, func() bool { return b.movers.Held()-before == 2 }, site.Patience, site.Look, "both movers run")
+	release := b.holdMovers(t, 2, func() { b.createBackup(t, name) })
 	first := b.requests(t, name)
 	require.Len(t, first, 2)
 	require.Empty(t, b.apps.commandsIn(name), "the hook waits for the data")
 	for _, service := range []string{"backup-runner", "volume-mover"} {
 		b.Kill(t, service)
 	}
-	b.movers.Release()
+	release()
 	b.BackupCompletes(t, name)
 	require.Equal(t, []string{"thaw"}, b.apps.commandsIn(name))
 	b.requireRecorded(t, name, "data", "scratch")
@@ -85,28 +83,32 @@ func (b *bed) killedMeanwhile(t *testing.T) {
 	b.requireNoMovers(t)
 }
 
-// cancelled has a backup end with its movers, and the hook run.
-func (b *bed) cancelled(t *testing.T) {
-	const name = "unwanted"
-	b.createApplication(t, name, map[string]string{postHook: "thaw"})
-	b.movers.Hold()
-	defer b.movers.Release()
-	before := b.movers.Held()
-	b.createBackup(t, name)
-	require.Eventually(t, func() bool { return b.movers.Held()-before == 2 }, site.Patience, site.Look, "both movers run")
-	_, err := queuev1.NewQueueServiceClient(b.Dial(t, "queue-scheduler")).CancelBackup(t.Context(), &queuev1.CancelBackupRequest{Name: name, RequestedBy: "alice"})
-	require.NoError(t, err)
-	backup := b.BackupEnds(t, name)
-	require.Equal(t, velerov1.BackupPhaseFailed, backup.Status.Phase)
-	require.Contains(t, backup.Status.FailureReason, "cancel")
-	require.Eventually(t, func() bool { return len(b.apps.commandsIn(name)) == 1 }, site.Patience, site.Look, "the hook runs")
-	require.Eventually(t, func() bool {
-		for _, p := range b.requests(t, name) {
-			if p.Status.Phase != velerov1.PodVolumePhaseCanceled {
-				return false
-			}
-		}
-		return true
-	}, site.Patience, site.Look, "the requests are Canceled")
-	b.requireNoMovers(t)
+// anotherPassword has a repository that cannot be opened be an error, a state of the repository, and no lasting one.
+func (b *bed) anotherPassword(t *testing.T) {
+	const name = "choosy" // has a repository
+	backUp := func(backup string) {
+		b.createBackup(t, backup, func(s *velerov1.BackupSpec) { s.IncludedNamespaces = []string{name} })
+	}
+	phase := func() velerov1.BackupRepositoryPhase {
+		repository := &velerov1.BackupRepository{}
+		require.NoError(t, b.Client.Get(t.Context(), client.ObjectKey{Namespace: site.Server, Name: name + "-default-kopia"}, repository))
+		return repository.Status.Phase
+	}
+	secret := &corev1.Secret{}
+	require.NoError(t, b.Client.Get(t.Context(), client.ObjectKey{Namespace: site.Server, Name: velerov1.RepositorySecret}, secret))
+	own := secret.Data[velerov1.RepositoryPasswordKey]
+	require.NotEqual(t, velerov1.DefaultRepositoryPassword, string(own))
+	secret.Data[velerov1.RepositoryPasswordKey] = []byte(velerov1.DefaultRepositoryPassword)
+	require.NoError(t, b.Client.Update(t.Context(), secret))
+	b.Kill(t, "volume-mover")
+	b.EventsTell(t, "Secret "+velerov1.RepositorySecret+" KnownPassword")
+	backUp("wrong-password")
+	b.requireError(t, "wrong-password", "data", "password")
+	require.Equal(t, velerov1.BackupRepositoryPhaseNotReady, phase())
+
+	secret.Data[velerov1.RepositoryPasswordKey] = own
+	require.NoError(t, b.Client.Update(t.Context(), secret))
+	backUp("right-password")
+	b.BackupCompletes(t, "right-password")
+	require.Equal(t, velerov1.BackupRepositoryPhaseReady, phase())
 }

@@ -6,9 +6,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-io/holdfast/e2e/harness/site"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
@@ -24,6 +21,7 @@ func TestPodVolumes(t *testing.T) {
 	b := newBed(t)
 	t.Run("there and back", b.thereAndBack)
 	t.Run("what is not taken", b.notTaken)
+	t.Run("another password", b.anotherPassword)
 	t.Run("killed meanwhile", b.killedMeanwhile)
 	t.Run("cancelled", b.cancelled)
 }
@@ -41,12 +39,18 @@ func (b *bed) thereAndBack(t *testing.T) {
 	b.requireNoMovers(t)
 
 	b.destroy(t, name)
-	for _, namespace := range []string{name, "shop-copy"} {
-		restored := b.restore(t, name, namespace)
-		for volume, entries := range want {
-			require.Equal(t, entries, describeFiles(t, restored[volume]), "volume %s of %s", volume, namespace)
+	t.Run("restored", func(t *testing.T) {
+		for _, namespace := range []string{name, "shop-copy"} {
+			t.Run(namespace, func(t *testing.T) {
+				t.Parallel()
+				restored := b.restore(t, name, namespace)
+				for volume, entries := range want {
+					require.Equal(t, entries, describeFiles(t, restored[volume]), "volume %s", volume)
+				}
+			})
 		}
-	}
+	})
+	b.requireNoMovers(t)
 }
 
 // requireRecorded checks that the cluster and the bucket have one finished request for each of the volumes.
@@ -88,30 +92,17 @@ func (b *bed) requireRecorded(t *testing.T, backup string, volumes ...string) {
 // directories of its volumes.
 func (b *bed) restore(t *testing.T, backup, namespace string) map[string]string {
 	t.Helper()
-	b.createVolumes(t, 1)
-	spec := velerov1.RestoreSpec{BackupName: backup}
-	if namespace != backup {
-		spec.NamespaceMapping = map[string]string{backup: namespace}
-	}
-	require.NoError(t, b.Client.Create(t.Context(), &velerov1.Restore{ObjectMeta: metav1.ObjectMeta{Namespace: site.Server, Name: namespace}, Spec: spec}))
-	require.Eventually(t, func() bool {
-		return b.Client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "db"}, &corev1.Pod{}) == nil
-	}, site.Patience, site.Look, "the Pod is restored into %s", namespace)
-	b.awaitBound(t, namespace)
-	pod, err := b.node.Bind(t.Context(), namespace, "db")
-	require.NoError(t, err)
+	pod := b.createRestore(t, backup, namespace)
 	ctx, cancel := context.WithTimeout(t.Context(), site.Patience)
 	defer cancel()
 	require.NoError(t, b.movers.WaitRestored(ctx, pod))
 	ended := b.RestoreEnds(t, namespace)
 	require.Equal(t, velerov1.RestorePhaseCompleted, ended.Status.Phase, "%s", b.bucket.ReadZipped(t, layout.RestoreResults(namespace)))
-	list := &velerov1.PodVolumeRestoreList{}
-	require.NoError(t, b.Client.List(t.Context(), list, client.InNamespace(site.Server), client.MatchingLabels{velerov1.LabelRestoreName: namespace}))
-	require.Len(t, list.Items, 2)
-	for _, r := range list.Items {
+	requests := b.restoreRequests(t, namespace)
+	require.Len(t, requests, 2)
+	for _, r := range requests {
 		require.Equal(t, velerov1.PodVolumePhaseCompleted, r.Status.Phase, r.Status.Message)
 	}
-	b.requireNoMovers(t)
 	dirs, err := b.movers.MountVolumes(t.Context(), pod)
 	require.NoError(t, err)
 	return dirs

@@ -32,7 +32,10 @@ func NewCommand(g *command.Global) *cobra.Command {
 		Long: `Runs all services and an embedded NATS server in this process, on 127.0.0.1.
 Custom resource definitions are installed or completed; a storage location in the
 data directory is created when there is none. Ctrl-C or SIGTERM stops in order;
-started again with the same data directory it resumes where it was.`,
+started again with the same data directory it resumes where it was.
+
+File-system backups of volumes need a location in S3, since no Pod can mount the
+data directory, and --mover-image and --restore-wait-image.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := service.ApplyEnv(cmd.Flags(), os.Environ()); err != nil {
