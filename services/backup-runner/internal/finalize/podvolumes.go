@@ -85,11 +85,11 @@ func encodeRequests(list []velerov1.PodVolumeBackup) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// Bounds of the file of requests: one takes about 2 KiB.
+// Bounds of the file of requests, in bytes: one takes about 2 KiB as text, and 4 KiB decoded.
 const (
 	maxRequestsText    = 256 << 20
 	maxRequestsDecoded = 16 << 20
-	maxRequests        = 100_000
+	maxRequestsLive    = 256 << 20
 )
 
 // readRequests reads the file of requests; the error wraps objectstore.ErrNotFound where there is
@@ -103,7 +103,7 @@ func (s *State) readRequests(ctx context.Context) (list []velerov1.PodVolumeBack
 	defer func() { err = errors.Join(err, in.Close()) }()
 	unzip, err := gzip.NewReader(in)
 	if err == nil {
-		limits := jsonlimit.Limits{Text: maxRequestsText, Element: 1 << 20, Decoded: maxRequestsDecoded, Kept: maxRequests}
+		limits := jsonlimit.Limits{Text: maxRequestsText, Element: 1 << 20, Decoded: maxRequestsDecoded, Kept: maxRequestsLive}
 		err = jsonlimit.Each(unzip, limits, func(pvb *velerov1.PodVolumeBackup) error {
 			if pvb.Labels[velerov1.LabelBackupUID] != string(s.Backup.UID) {
 				return fmt.Errorf("PodVolumeBackup %s is of another backup", pvb.Name)

@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -173,6 +174,19 @@ func TestASuccessorFollowsTheListOfRequests(t *testing.T) {
 	require.Equal(t, velerov1.BackupPhaseCompleted, successor.Final.Status.Phase)
 	require.Equal(t, 1, cluster.lists)
 	require.Len(t, readZipped[[]any](t, store, layout.BackupPodVolumeBackups("b")), 1)
+}
+
+// A backup of many Pods ends as one of a few.
+func TestABackupOfManyVolumesListsItsRequests(t *testing.T) {
+	store := memstore.New()
+	cluster := &requests{}
+	for i := range 1000 {
+		cluster.list = append(cluster.list, newRequest(fmt.Sprintf("v%03d", i), fmt.Sprintf("c%03d", i), takenData))
+	}
+	s := newRequestedState(t, store, cluster, "")
+	require.NoError(t, s.Run(t.Context(), finalize.Backup()))
+	require.Equal(t, velerov1.BackupPhaseCompleted, s.Final.Status.Phase)
+	require.Len(t, readZipped[[]any](t, store, layout.BackupPodVolumeBackups("b")), 1000)
 }
 
 // A list that another backup left under the name is not this backup's.
