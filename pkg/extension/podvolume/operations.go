@@ -18,6 +18,8 @@ type Operations struct {
 	API
 	// Others are asked about operations of other actions.
 	Others action.Operations
+
+	recent recentLists
 }
 
 var _ action.Operations = (*Operations)(nil)
@@ -45,27 +47,41 @@ func isOwn(op action.Operation) bool { return op.Action == NameBackup || op.Acti
 // OperationRequests returns the requests of an operation, sorted by their names, and how many there
 // were when it began.
 func (a API) OperationRequests(ctx context.Context, op action.Operation) (all []Request, begun int, err error) {
+	hash, begun, err := decodeOperation(op)
+	if err != nil {
+		return nil, 0, err
+	}
+	all, err = a.listRequests(ctx, op.Action, map[string]string{LabelOperation: hash})
+	return all, begun, err
+}
+
+// decodeOperation reads the identifier of an operation.
+func decodeOperation(op action.Operation) (hash string, begun int, err error) {
 	parts := strings.Split(op.ID, ".")
 	prefix := map[string]string{NameBackup: prefixBackup, NameRestore: prefixRestore}[op.Action]
 	if len(parts) == 3 && parts[0] == prefix && len(parts[1]) == hashLength { //nolint:mnd // prefix, hash, number
 		begun, err = strconv.Atoi(parts[2])
 	}
 	if begun < 1 || err != nil {
-		return nil, 0, fmt.Errorf("%w: operation %q is not of action %s", action.ErrUnknownOperation, op.ID, op.Action)
+		return "", 0, fmt.Errorf("%w: operation %q is not of action %s", action.ErrUnknownOperation, op.ID, op.Action)
 	}
-	labels := map[string]string{LabelOperation: parts[1]}
-	if op.Action == NameBackup {
+	return parts[1], begun, nil
+}
+
+// listRequests returns the requests of an action with these labels, sorted by their names.
+func (a API) listRequests(ctx context.Context, name string, labels map[string]string) (all []Request, err error) {
+	if name == NameBackup {
 		list, err := a.ListBackups(ctx, labels)
 		for i := range list {
 			all = append(all, BackupRequest(&list[i]))
 		}
-		return sortRequests(all), begun, err
+		return sortRequests(all), err
 	}
 	list, err := a.ListRestores(ctx, labels)
 	for i := range list {
 		all = append(all, RestoreRequest(&list[i]))
 	}
-	return sortRequests(all), begun, err
+	return sortRequests(all), err
 }
 
 func sortRequests(all []Request) []Request {
@@ -79,7 +95,7 @@ func (o *Operations) Progress(ctx context.Context, op action.Operation, job []by
 	if !isOwn(op) {
 		return o.Others.Progress(ctx, op, job)
 	}
-	all, begun, err := o.OperationRequests(ctx, op)
+	all, begun, err := o.recentRequests(ctx, op, job)
 	if err != nil {
 		return p, err
 	}

@@ -1,6 +1,7 @@
 package podvolume_test
 
 import (
+	"context"
 	"log/slog"
 	"testing"
 	"time"
@@ -136,6 +137,59 @@ func TestARequestThatNobodyAcceptsFailsInTime(t *testing.T) {
 	require.True(t, b.backup(t, "v1").Spec.Cancel)
 	b.setStatus(t, "v1", velerov1.PodVolumeBackupStatus{Phase: "Accepted"})
 	require.False(t, b.progress(t).Done, "a controller has it")
+}
+
+// A request in the queue of volume-mover says that it waits for a mover: a large volume before it may
+// take longer than PrepareTimeout.
+func TestARequestThatWaitsForAMoverIsNotGivenUp(t *testing.T) {
+	b := newBackups(t, "v1")
+	b.setStatus(t, "v1", velerov1.PodVolumeBackupStatus{Message: "waits for one of the movers"})
+	b.clock.SetTime(b.backup(t, "v1").CreationTimestamp.Add(2 * podvolume.PrepareTimeout))
+	require.False(t, b.progress(t).Done)
+	require.False(t, b.backup(t, "v1").Spec.Cancel)
+}
+
+// countedReader counts lists.
+type countedReader struct {
+	client.Reader
+	lists int
+}
+
+func (c *countedReader) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	c.lists++
+	return c.Reader.List(ctx, list, options...)
+}
+
+// The operations of a job are answered from one list, which has the requests of all its Pods.
+func TestTheOperationsOfAJobShareAList(t *testing.T) {
+	b := newBackups(t, "v1")
+	b.setStatus(t, "v1", velerov1.PodVolumeBackupStatus{Phase: "InProgress"})
+	reader := &countedReader{Reader: b.Reader}
+	b.Reader = reader
+	all := &podvolume.Operations{API: b.API}
+	ask := func() action.Progress {
+		t.Helper()
+		p, err := all.Progress(t.Context(), b.op, []byte(jobJSON))
+		require.NoError(t, err)
+		return p
+	}
+	for range 500 {
+		require.False(t, ask().Done)
+	}
+	require.Equal(t, 1, reader.lists)
+
+	b.setStatus(t, "v1", velerov1.PodVolumeBackupStatus{Phase: "Completed", SnapshotID: "k"})
+	b.clock.Step(time.Second)
+	require.True(t, ask().Done, "a list is soon too old")
+	require.Equal(t, 2, reader.lists)
+
+	hash := podvolume.Hash("later")
+	pvb := &velerov1.PodVolumeBackup{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "later", Labels: map[string]string{
+		velerov1.LabelBackupUID: "uid-b", podvolume.LabelOperation: hash}}}
+	pvb.Status.Phase = velerov1.PodVolumePhaseInProgress
+	require.NoError(t, b.Client.Create(t.Context(), pvb))
+	b.op.ID = podvolume.BackupOperationID(hash, 1)
+	require.False(t, ask().Done, "it was made after the list, and not removed")
 }
 
 // A cancelled operation asks each request that is not final to end, and those of its job alone: the

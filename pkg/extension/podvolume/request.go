@@ -58,13 +58,13 @@ func (r *Request) Ended() bool {
 	return false
 }
 
-// isUnaccepted reports whether no controller accepted the request within PrepareTimeout. A
-// PodVolumeRestore is accepted once its Pod is scheduled, which may take any time.
+// isUnaccepted reports whether no controller accepted the request within PrepareTimeout. One with a
+// message waits in volume-mover's queue, and a PodVolumeRestore for a node: both may take any time.
 func (r *Request) isUnaccepted(now time.Time) bool {
 	if _, is := r.Object.(*velerov1.PodVolumeRestore); is {
 		return false
 	}
-	waits := r.Phase == "" || r.Phase == velerov1.PodVolumePhaseNew
+	waits := (r.Phase == "" || r.Phase == velerov1.PodVolumePhaseNew) && r.Message == ""
 	return waits && !now.Before(r.Object.GetCreationTimestamp().Add(PrepareTimeout))
 }
 

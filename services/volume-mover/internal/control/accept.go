@@ -36,8 +36,11 @@ func (c *Controller) acceptRequest(ctx context.Context, v view) (time.Duration, 
 	if err != nil {
 		return 0, c.settleError(ctx, v, err)
 	}
-	if node == "" || !c.slots.takeSlot(v, node) {
+	if node == "" {
 		return waitInterval, nil
+	}
+	if !c.slots.takeSlot(v, node) {
+		return waitInterval, c.noteQueued(ctx, v)
 	}
 	accepted := false
 	err = kube.Update(ctx, c.Reader, c.Client, v.Object, func(fresh client.Object) error {
@@ -46,7 +49,7 @@ func (c *Controller) acceptRequest(ctx context.Context, v view) (time.Duration, 
 			return kube.ErrSkip
 		}
 		now := metav1.NewTime(c.Clock.Now())
-		*f.phase, *f.accepted = velerov1.PodVolumePhaseAccepted, &now
+		*f.phase, *f.message, *f.accepted = velerov1.PodVolumePhaseAccepted, "", &now
 		if r, ok := fresh.(*velerov1.PodVolumeRestore); ok {
 			r.Status.Node = node
 		}
@@ -58,6 +61,25 @@ func (c *Controller) acceptRequest(ctx context.Context, v view) (time.Duration, 
 	}
 	c.Metrics.countAccepted(v)
 	return 0, nil // the change comes back by the watch
+}
+
+// queuedMessage is that of a new request which waits for a slot.
+const queuedMessage = "waits for one of the movers that --movers-per-node and --movers allow"
+
+// noteQueued says why a request is not accepted yet. A new request without a message is one that no
+// controller has seen: the backup gives it up in time.
+func (c *Controller) noteQueued(ctx context.Context, v view) error {
+	if *v.message != "" {
+		return nil
+	}
+	return kube.Update(ctx, c.Reader, c.Client, v.Object, func(fresh client.Object) error {
+		f := viewOf(fresh)
+		if !f.isNew() || *f.message != "" {
+			return kube.ErrSkip
+		}
+		*f.message = queuedMessage
+		return nil
+	})
 }
 
 // findNode returns the node of a request; empty while the Pod of a restore does not wait there for its data.

@@ -41,11 +41,13 @@ func (s *slotTable) takeSlot(v view, node string) bool {
 	if _, ok := s.nodes[v.requestKey()]; ok {
 		return true
 	}
-	s.dropWaiting(v.requestKey())
 	if !s.hasSlot(node) {
-		s.waiting = append(s.waiting, waitingRequest{key: v.requestKey(), node: node, object: v.Object})
+		if !slices.ContainsFunc(s.waiting, func(w waitingRequest) bool { return w.key == v.requestKey() }) {
+			s.waiting = append(s.waiting, waitingRequest{key: v.requestKey(), node: node, object: v.Object})
+		}
 		return false
 	}
+	s.dropWaiting(v.requestKey())
 	s.nodes[v.requestKey()] = node
 	return true
 }
