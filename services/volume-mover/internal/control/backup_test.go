@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/extension/podvolume"
 	"github.com/holdfast-io/holdfast/services/volume-mover/internal/control"
 	"github.com/holdfast-io/holdfast/services/volume-mover/internal/outcome"
 )
@@ -177,6 +178,51 @@ func TestANodeWithoutRoomIsAskedAgain(t *testing.T) {
 	b.requireEnd(r, velerov1.PodVolumePhaseFailed, "node node-1 had no room for the mover Pod in 30m0s: OutOfpods: Pod was rejected")
 }
 
+// TestAQuotaWithoutRoomIsAskedAgain: Pods that end make room.
+func TestAQuotaWithoutRoomIsAskedAgain(t *testing.T) {
+	for name, makesRoom := range map[string]bool{"in time": true, "too late": false} {
+		t.Run(name, func(t *testing.T) {
+			r := newBackup("b-1", "scratch")
+			b := newBed(t, r)
+			b.refusePods(apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "b-1", errors.New("exceeded quota: pods, used: pods=9, limited: pods=9")))
+			require.Equal(t, 30*time.Second, b.step(r))
+			require.Equal(t, velerov1.PodVolumePhaseAccepted, r.Status.Phase)
+			if !makesRoom {
+				b.clock.Step(prepareTimeout - 30*time.Second)
+				b.step(r)
+				b.requireEnd(r, velerov1.PodVolumePhaseFailed, "the mover Pod was refused: pods \"b-1\" is forbidden: exceeded quota: pods")
+				return
+			}
+			b.refuse = nil
+			b.clock.Step(30 * time.Second)
+			b.step(r)
+			require.NotNil(t, b.mover("b-1"))
+		})
+	}
+}
+
+// TestARequestInTheQueueSaysSo: the backup gives up requests that nobody has seen, and no other.
+func TestARequestInTheQueueSaysSo(t *testing.T) {
+	first, second, third := newBackup("b-1", "scratch"), newBackup("b-2", "scratch"), newBackup("b-3", "scratch")
+	b := newBed(t, first, second, third)
+	b.configure(func(c *control.Config) { c.PerNode = 1 })
+	b.step(first)
+	require.Equal(t, 5*time.Second, b.step(second))
+	require.Equal(t, velerov1.PodVolumePhase(""), second.Status.Phase)
+	require.Contains(t, second.Status.Message, "--movers-per-node")
+	now := time.Now()
+	request := podvolume.BackupRequest(second)
+	require.Empty(t, request.Failure(now))
+	request = podvolume.BackupRequest(third)
+	require.NotEmpty(t, request.Failure(now), "nobody has seen it for years")
+
+	b.end("b-1", outcome.Result{Phase: outcome.Completed, SnapshotID: "s"})
+	b.step(first)
+	b.step(second)
+	require.Equal(t, velerov1.PodVolumePhaseAccepted, second.Status.Phase)
+	require.Empty(t, second.Status.Message)
+}
+
 func TestAResultIsFoundInTheLogToo(t *testing.T) {
 	r := newBackup("b-1", "scratch")
 	b := newBed(t, r)
@@ -237,8 +283,8 @@ func TestWhatCannotBeMovedIsRefused(t *testing.T) {
 			b.refusePods(apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "b-1", errors.New(`violates PodSecurity "baseline:latest": hostPath volumes`)))
 		}, "namespace velero lacks the label pod-security.kubernetes.io/enforce: privileged"},
 		"a quota": {func(b *bed, _ *velerov1.PodVolumeBackup) {
-			b.refusePods(apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "b-1", errors.New("exceeded quota")))
-		}, "the mover Pod was refused: pods \"b-1\" is forbidden: exceeded quota"},
+			b.refusePods(apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "b-1", errors.New("failed quota: q: must specify limits.cpu")))
+		}, "the mover Pod was refused: pods \"b-1\" is forbidden: failed quota"},
 		"a Pod that ended": {func(b *bed, _ *velerov1.PodVolumeBackup) {
 			b.setPod(func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded })
 		}, "has ended"},

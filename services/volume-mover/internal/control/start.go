@@ -38,10 +38,19 @@ func (c *Controller) startMover(ctx context.Context, v view) (time.Duration, err
 	if err == nil {
 		err = c.createMover(ctx, v, pod)
 	}
-	if err != nil {
+	switch {
+	case isOverQuota(err) && c.prepareTime(v) > retryInterval: // Pods that end make room
+		c.Log.InfoContext(ctx, "A quota has no room for a mover Pod; will retry", v.logArgs("error", err)...)
+		return retryInterval, nil
+	case err != nil:
 		return 0, c.settleError(ctx, v, err)
 	}
 	return c.prepareTime(v), nil
+}
+
+// isOverQuota reports whether a ResourceQuota has no room for an object now.
+func isOverQuota(err error) bool {
+	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota")
 }
 
 // prepareTime is how much time its mover has to start.

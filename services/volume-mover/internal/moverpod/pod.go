@@ -113,8 +113,7 @@ func BuildPod(s Settings, m Mover) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: meta, Spec: corev1.PodSpec{
 		NodeName: m.Node, ServiceAccountName: s.ServiceAccount, AutomountServiceAccountToken: ptr.To(false), EnableServiceLinks: ptr.To(false),
 		RestartPolicy: corev1.RestartPolicyNever, TerminationGracePeriodSeconds: ptr.To(int64(gracePeriod)),
-		// The volume is on this node, whatever its taints are.
-		Tolerations:     []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+		Tolerations:     tolerateTaints(),
 		SecurityContext: &corev1.PodSecurityContext{RunAsUser: ptr.To(int64(0)), RunAsGroup: ptr.To(int64(0)), RunAsNonRoot: ptr.To(false)},
 		Volumes: []corev1.Volume{
 			{Name: "mover", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: meta.Name, DefaultMode: ptr.To(int32(0o400))}}},
@@ -139,11 +138,27 @@ func BuildPod(s Settings, m Mover) *corev1.Pod {
 	}}
 }
 
-// BuildLabels returns those of a mover Pod: what it does, and its request under Velero's label.
+// goneTolerance is how long a mover Pod outlives its node, in seconds.
+const goneTolerance = 300
+
+// tolerateTaints returns tolerations of all taints, since the volume is on this node whatever its taints
+// are. A node that does not answer is given up in time: nobody else deletes the Pod. The first toleration
+// that matches a taint counts.
+func tolerateTaints() (all []corev1.Toleration) {
+	for _, key := range []string{corev1.TaintNodeUnreachable, corev1.TaintNodeNotReady} {
+		all = append(all, corev1.Toleration{
+			Key: key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: ptr.To(int64(goneTolerance)),
+		})
+	}
+	return append(all, corev1.Toleration{Operator: corev1.TolerationOpExists})
+}
+
+// BuildLabels returns those of a mover Pod: what it does, and its request under Velero's label. No backup
+// takes the Pod or its Secret, which has keys of the bucket.
 func BuildLabels(value, request string) map[string]string {
 	key := velerov1.LabelPodVolumeBackup
 	if value == ValueRestore {
 		key = velerov1.LabelPodVolumeRestore
 	}
-	return map[string]string{LabelMover: value, key: velerov1.LabelValue(request)}
+	return map[string]string{LabelMover: value, key: velerov1.LabelValue(request), velerov1.LabelExcludeFromBackup: "true"}
 }

@@ -26,6 +26,13 @@ func TestAMoverPodHasNoMoreThanItNeeds(t *testing.T) {
 	require.Equal(t, "restore", pod.Labels[moverpod.LabelMover])
 	require.False(t, *pod.Spec.AutomountServiceAccountToken)
 	require.Equal(t, corev1.RestartPolicyNever, pod.Spec.RestartPolicy)
+	require.Equal(t, "true", pod.Labels["velero.io/exclude-from-backup"], "its cache is nobody's data, and its Secret has keys")
+	tolerations := pod.Spec.Tolerations
+	require.Equal(t, corev1.Toleration{Operator: corev1.TolerationOpExists}, tolerations[len(tolerations)-1], "it runs where the volume is")
+	for i, key := range []string{"node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready"} {
+		require.Equal(t, key, tolerations[i].Key)
+		require.EqualValues(t, 300, *tolerations[i].TolerationSeconds, "it does not run for ever on a node that is gone")
+	}
 	c := pod.Spec.Containers[0]
 	require.Nil(t, c.SecurityContext.Privileged)
 	require.True(t, *c.SecurityContext.ReadOnlyRootFilesystem)
