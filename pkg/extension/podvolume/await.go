@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 )
 
 // DefaultTimeout is how long post hooks wait for the data of their Pods.
@@ -21,11 +19,13 @@ const awaitPause = 2 * time.Second
 // them was made it cancels the others and does not wait for their ends. It reports false when stop
 // was closed before.
 func (b *Backupper) Await(ctx context.Context, stop <-chan struct{}, pods []client.ObjectKey) (bool, error) {
-	for {
-		var list []velerov1.PodVolumeBackup
-		err := b.retryCall(ctx, "list the PodVolumeBackups of the backup", func() (err error) {
-			list, err = b.ListBackups(ctx, BackupLabels(string(b.Backup.UID)))
-			return err
+	for begin := b.Clock.Now(); ; {
+		list, _, err := b.recent.read(b.Clock.Now(), begin, func() (all []Request, err error) {
+			err = b.retryCall(ctx, "list the PodVolumeBackups of the backup", func() (err error) {
+				all, err = b.listRequests(ctx, NameBackup, BackupLabels(string(b.Backup.UID)))
+				return err
+			})
+			return all, err
 		})
 		if err != nil {
 			return false, err
@@ -52,17 +52,17 @@ func (b *Backupper) Await(ctx context.Context, stop <-chan struct{}, pods []clie
 
 // openRequests returns the requests of the Pods that are not final and may be, and when the last of
 // the Pods' requests was made.
-func openRequests(list []velerov1.PodVolumeBackup, pods []client.ObjectKey, now time.Time) (open []Request, last time.Time) {
+func openRequests(list []Request, pods []client.ObjectKey, now time.Time) (open []Request, last time.Time) {
 	for i := range list {
-		r := BackupRequest(&list[i])
+		r := &list[i]
 		if !slices.Contains(pods, r.Pod) {
 			continue
 		}
-		if made := list[i].CreationTimestamp.Time; made.After(last) {
+		if made := r.Object.GetCreationTimestamp().Time; made.After(last) {
 			last = made
 		}
 		if !r.Ended() && r.Failure(now) == "" {
-			open = append(open, r)
+			open = append(open, *r)
 		}
 	}
 	return open, last

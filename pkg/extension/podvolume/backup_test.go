@@ -210,7 +210,7 @@ func TestAChosenVolumeThatIsNotTaken(t *testing.T) {
 		"a block device":        {nil, mounts("v"), asBlock, true, "", "", "info: volume v: no file-system backup: claim v is a block device, which has no file system to read"},
 		"a hostPath": {nil, mounts("v"), func(_ *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) {
 			pv.Spec.HostPath = &corev1.HostPathVolumeSource{Path: "/x"}
-		}, true, "", "", "info: volume v: no file-system backup: the volume of claim v is a hostPath, which belongs to the node"},
+		}, true, "", "", "warning: volume v: no file-system backup: the volume of claim v is a hostPath, which belongs to the node"},
 		"a Secret, named": {chooses("v"), corev1.Volume{Name: "v", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{}}}, nil, false, "", "",
 			"warning: volume v: no file-system backup: its content comes from the API server"},
 		"Velero's node-agent": {nil, scratch("v"), nil, true, "elsewhere", podvolume.MoverHoldfast,
@@ -430,6 +430,49 @@ func TestTheWaitEndsWithTheProcess(t *testing.T) {
 	cancel(errors.New("lost"))
 	_, err := b.newBackupper().Await(ctx, nil, []client.ObjectKey{{Namespace: "a", Name: "p"}})
 	require.ErrorContains(t, err, "lost")
+}
+
+// Blocks that wait look at one list, which was begun after each of them had made its requests.
+func TestBlocksThatWaitShareAList(t *testing.T) {
+	b := newBackupBed(t)
+	b.clock.SetTime(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	by := b.newBackupper()
+	reader := &countedReader{Reader: by.Reader}
+	by.Reader = reader
+	first, second := b.addPod(t, "p", chooses("v"), scratch("v")), b.addPod(t, "q", chooses("v"), scratch("v"))
+	b.start(t, by, first)
+	wait := func(stop chan struct{}, pods ...string) {
+		t.Helper()
+		var keys []client.ObjectKey
+		for _, pod := range pods {
+			keys = append(keys, client.ObjectKey{Namespace: "a", Name: pod})
+		}
+		close(stop)
+		done, err := by.Await(t.Context(), stop, keys)
+		require.NoError(t, err)
+		require.False(t, done)
+	}
+	wait(make(chan struct{}), "p")
+	b.start(t, by, second)
+	wait(make(chan struct{}), "q") // which requested after that list
+
+	ended, stop := make(chan struct{}, 8), make(chan struct{})
+	for range cap(ended) {
+		go func() {
+			_, _ = by.Await(t.Context(), stop, []client.ObjectKey{{Namespace: "a", Name: "q"}})
+			ended <- struct{}{}
+		}()
+	}
+	allWait := func() bool { return b.clock.Waiters() == cap(ended) }
+	require.Eventually(t, allWait, time.Minute, time.Millisecond)
+	before := reader.lists
+	b.clock.Step(2 * time.Second)
+	require.Eventually(t, allWait, time.Minute, time.Millisecond)
+	require.Equal(t, before+1, reader.lists)
+	close(stop)
+	for range cap(ended) {
+		<-ended
+	}
 }
 
 // A backup that fails cancels its requests that are not final.

@@ -41,6 +41,8 @@ type Backupper struct {
 	taken  map[client.ObjectKey]string
 	past   map[string]map[string]struct{}
 	agents *agents
+
+	recent recentList // of blocks that wait
 }
 
 func (b *Backupper) byDefault() bool { return ptr.Deref(b.Backup.Spec.DefaultVolumesToFsBackup, false) }

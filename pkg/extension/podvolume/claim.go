@@ -27,6 +27,8 @@ type claimFacts struct {
 	info string // a VolumeInfo as JSON
 	// unfit is why the kind of the volume rules file-system backup out; empty for others.
 	unfit string
+	// onNode volumes are directories of the node, which nothing else backs up either.
+	onNode bool
 	// failure is why the claim cannot be taken, though its kind could.
 	failure string
 }
@@ -74,7 +76,7 @@ func (b *Backupper) lookAtClaim(ctx context.Context, key client.ObjectKey) (*cla
 	}
 	pv := &volumes.Items[0]
 	if pv.Spec.HostPath != nil {
-		facts.unfit = "the volume of claim " + key.Name + " is a hostPath, which belongs to the node"
+		facts.unfit, facts.onNode = "the volume of claim "+key.Name+" is a hostPath, which belongs to the node", true
 	}
 	info, err := json.Marshal(VolumeInfo{Name: pv.Name, ReclaimPolicy: string(pv.Spec.PersistentVolumeReclaimPolicy), Labels: pv.Labels})
 	if err != nil {

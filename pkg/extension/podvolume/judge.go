@@ -82,7 +82,11 @@ func (b *Backupper) judgeVolume(ctx context.Context, s *survey, namespace string
 	case v.unfit != "":
 		v.refuse(joblog.Warning, "%s", v.unfit)
 	case v.facts != nil && v.facts.unfit != "":
-		v.refuse(v.skipLevel(), "%s", v.facts.unfit)
+		level := v.skipLevel()
+		if v.facts.onNode {
+			level = max(level, joblog.Warning)
+		}
+		v.refuse(level, "%s", v.facts.unfit)
 	case v.claim != "" && owner != "" && owner != p.name:
 		v.refuse(joblog.Info, "claim %s is taken with pod %s", v.claim, owner)
 	case ended && v.claim == "":

@@ -22,11 +22,13 @@ type recentLists struct {
 	jobs map[string]*recentList // by action and UID of the job
 }
 
+// recentList are the requests of one job. Safe for concurrent use.
 type recentList struct {
 	used time.Time // under the lock of recentLists
 
 	mu       sync.Mutex
-	at       time.Time            // when the list was begun
+	at       time.Time // when the list was begun
+	all      []Request
 	requests map[string][]Request // by the hash of the operation
 }
 
@@ -41,7 +43,15 @@ func (o *Operations) recentRequests(ctx context.Context, op action.Operation, jo
 	if err != nil || owner.Metadata.UID == "" {
 		return o.OperationRequests(ctx, op)
 	}
-	all, err := o.recent.ofJob(op.Action+"/"+owner.Metadata.UID, o.Clock.Now()).find(ctx, o.API, op.Action, owner.Metadata.UID, hash)
+	label := velerov1.LabelBackupUID
+	if op.Action == NameRestore {
+		label = velerov1.LabelRestoreUID
+	}
+	list := o.recent.ofJob(op.Action+"/"+owner.Metadata.UID, o.Clock.Now())
+	_, requests, err := list.read(o.Clock.Now(), time.Time{}, func() ([]Request, error) {
+		return o.listRequests(ctx, op.Action, map[string]string{label: owner.Metadata.UID})
+	})
+	all := requests[hash]
 	if err == nil && len(all) < begun {
 		return o.OperationRequests(ctx, op)
 	}
@@ -67,26 +77,22 @@ func (l *recentLists) ofJob(key string, now time.Time) *recentList {
 	return l.jobs[key]
 }
 
-// find returns the requests of an operation of the job. They are shared: callers change none.
-func (r *recentList) find(ctx context.Context, api API, name, uid, hash string) ([]Request, error) {
+// read returns the requests, also by the hash of their operations. It lists anew unless the list was
+// begun after since, and lately. What is returned is shared: callers change nothing.
+func (r *recentList) read(now, since time.Time, list func() ([]Request, error)) ([]Request, map[string][]Request, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now := api.Clock.Now()
-	if r.requests != nil && now.Sub(r.at) < recentUse {
-		return r.requests[hash], nil
+	if r.at.After(since) && now.Sub(r.at) < recentUse {
+		return r.all, r.requests, nil
 	}
-	label := velerov1.LabelBackupUID
-	if name == NameRestore {
-		label = velerov1.LabelRestoreUID
-	}
-	all, err := api.listRequests(ctx, name, map[string]string{label: uid})
+	all, err := list()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	r.at, r.requests = now, map[string][]Request{}
+	r.at, r.all, r.requests = now, all, map[string][]Request{}
 	for i := range all {
 		of := all[i].Object.GetLabels()[LabelOperation]
 		r.requests[of] = append(r.requests[of], all[i])
 	}
-	return r.requests[hash], nil
+	return all, r.requests, nil
 }
