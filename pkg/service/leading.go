@@ -18,7 +18,7 @@ type Duties map[string]func(ctx context.Context) error
 func (r *Runtime) GoLeading(timeout time.Duration, duties Duties) {
 	config := leaderelection.Config{
 		Reader: r.manager.GetAPIReader(), Client: r.manager.GetClient(), Namespace: r.base.Options.Namespace, Name: r.base.Name,
-		Instance: r.base.Instance, Timeout: timeout, Log: r.base.Log,
+		Instance: r.base.Instance, Address: r.AdvertisedAddr(), Timeout: timeout, Log: r.base.Log,
 	}
 	term := func(ctx context.Context) error {
 		group := rungroup.New(rungroup.Config{Log: r.base.Log})

@@ -13,8 +13,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -82,6 +84,10 @@ func (m *Movers) notePod(ctx context.Context, object any) {
 	defer m.mu.Unlock()
 	run, known := m.pods[pod.UID]
 	if !known {
+		if pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil {
+			m.runs.Go(func() { m.bindPod(ctx, pod) })
+			return
+		}
 		if pod.Spec.NodeName != m.node.Name() || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 			return
 		}
@@ -92,6 +98,17 @@ func (m *Movers) notePod(ctx context.Context, object any) {
 	if pod.DeletionTimestamp != nil {
 		run.markDeleted()
 	}
+}
+
+// bindPod has a Pod that may run anywhere run here, as a scheduler does.
+func (m *Movers) bindPod(ctx context.Context, pod *corev1.Pod) {
+	binding := &corev1.Binding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}, Target: corev1.ObjectReference{Kind: "Node", Name: m.node.Name()},
+	}
+	_ = wait.PollUntilContextCancel(ctx, look, true, func(ctx context.Context) (bool, error) { // fails with the test alone
+		err := m.client.CoreV1().Pods(pod.Namespace).Bind(ctx, binding, metav1.CreateOptions{})
+		return err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err), nil
+	})
 }
 
 // endPod ends the process of a Pod that is gone.

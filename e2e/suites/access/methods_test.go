@@ -32,6 +32,7 @@ import (
 	_ "github.com/holdfast-io/holdfast/proto/gen/holdfast/manifest/v1"
 	_ "github.com/holdfast-io/holdfast/proto/gen/holdfast/operation/v1"
 	_ "github.com/holdfast-io/holdfast/proto/gen/holdfast/restore/v1"
+	_ "github.com/holdfast-io/holdfast/proto/gen/holdfast/volume/v1"
 )
 
 const audience = "holdfast"

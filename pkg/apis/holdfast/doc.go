@@ -25,7 +25,7 @@ const (
 	AnnotationPriority = "holdfast.io/priority"
 	// AnnotationOperations summarises asynchronous operations as JSON.
 	AnnotationOperations = "holdfast.io/operations"
-	// AnnotationAddress, on the Lease of an instance: where it answers gRPC, as host:port.
+	// AnnotationAddress, on the Lease of an instance or of a duty: where the instance answers gRPC, as host:port.
 	AnnotationAddress = "holdfast.io/address"
 	// AnnotationPlan names the stored plan that a Backup or Restore executes. How a Backup differs is told; an
 	// outcome of a Restore that is not as planned is a warning.

@@ -39,6 +39,7 @@ type Config struct {
 	Namespace string
 	Name      string        // the Lease is named holdfast-duty-<Name>
 	Instance  string        // unique per process start
+	Address   string        // where the instance answers gRPC, for FindHolder; may be empty
 	Timeout   time.Duration // a silent holder that ran with this is replaced after it, at least 1 s; 0 means 1 min
 	Log       *slog.Logger
 }

@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/utils/ptr"
+
+	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 )
 
 // leasePrefix begins the names of the Leases of duties.
@@ -53,6 +55,7 @@ func (l *leaseLock) Create(ctx context.Context, record resourcelock.LeaderElecti
 		ObjectMeta: metav1.ObjectMeta{Namespace: l.cfg.Namespace, Name: l.leaseKey().Name},
 		Spec:       resourcelock.LeaderElectionRecordToLeaseSpec(&record),
 	}
+	l.setAddress(object)
 	begin := time.Now() //nolint:forbidigo // the clock of client-go's elector
 	if err := l.cfg.Client.Create(ctx, object); err != nil {
 		return err
@@ -75,12 +78,20 @@ func (l *leaseLock) Update(ctx context.Context, record resourcelock.LeaderElecti
 	}
 	object := l.object.DeepCopy()
 	object.Spec = resourcelock.LeaderElectionRecordToLeaseSpec(&record)
+	l.setAddress(object)
 	if err := l.cfg.Client.Update(ctx, object); err != nil {
 		l.written = time.Time{}
 		return err
 	}
 	l.object, l.written = object, begin
 	return nil
+}
+
+// setAddress writes where the holder answers.
+func (l *leaseLock) setAddress(object *coordinationv1.Lease) {
+	if l.cfg.Address != "" {
+		metav1.SetMetaDataAnnotation(&object.ObjectMeta, holdfast.AnnotationAddress, l.cfg.Address)
+	}
 }
 
 // isRenewal reports that a record only renews what this process wrote.

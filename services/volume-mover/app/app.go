@@ -1,5 +1,5 @@
 // Package app builds the service volume-mover, which starts a mover Pod for each PodVolumeBackup and
-// PodVolumeRestore and writes down what became of it.
+// PodVolumeRestore, writes down what became of it, and has movers remove snapshots.
 //
 // One replica at a time does this (a duty). All state is in the requests and the Pods, so that the next
 // one goes on where it stands.
@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/holdfast-io/holdfast/pkg/service"
+	volumev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/volume/v1"
 	"github.com/holdfast-io/holdfast/services/volume-mover/internal/control"
 	"github.com/holdfast-io/holdfast/services/volume-mover/internal/moverpod"
 )
@@ -37,11 +38,9 @@ func New(ctx context.Context, c Config) (*App, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.VolumeMover == MoverHoldfast {
-		if err := addController(rt, &c); err != nil {
-			rt.Close()
-			return nil, fmt.Errorf("service %s: %w", c.Name, err)
-		}
+	if err := addController(rt, &c); err != nil {
+		rt.Close()
+		return nil, fmt.Errorf("service %s: %w", c.Name, err)
 	}
 	return &App{runtime: rt}, nil
 }
@@ -69,7 +68,14 @@ func addController(rt *service.Runtime, c *Config) error {
 		KubeletRoot: c.KubeletRoot, PerNode: c.MoversPerNode, Total: c.Movers, PrepareTimeout: c.PrepareTimeout,
 		Metrics: counts, Clock: c.Clock, Log: c.Log,
 	})
-	rt.GoLeading(c.DutyTimeout, service.Duties{"movers": func(ctx context.Context) error { return served.Run(ctx, mgr.GetCache()) }})
+	volumev1.RegisterVolumeServiceServer(rt.GRPC(), &control.Server{Controller: served})
+	rt.GoLeading(c.DutyTimeout, service.Duties{"movers": func(ctx context.Context) error {
+		if c.VolumeMover == MoverVelero { // snapshots are removed all the same: the Lease says where
+			<-ctx.Done()
+			return nil
+		}
+		return served.Run(ctx, mgr.GetCache())
+	}})
 	return nil
 }
 

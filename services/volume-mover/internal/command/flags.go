@@ -76,6 +76,21 @@ func (m *mover) newRestoreCommand() *cobra.Command {
 	return c
 }
 
+// newForgetCommand returns `forget`.
+func (m *mover) newForgetCommand() *cobra.Command {
+	req, r := request.Default(), request.Forget{}
+	req.Forget = &r
+	c := &cobra.Command{
+		Use: "forget", Short: "Remove snapshots from the repository of a namespace", Args: cobra.NoArgs,
+		Long: "Remove snapshots from the repository of a namespace. A snapshot or a repository that is not there counts as forgotten.\n\n" +
+			"The result is one line of JSON. Exit codes are those of move.",
+		RunE: func(c *cobra.Command, _ []string) error { return m.runRequest(c.Context(), req) },
+	}
+	bindCommon(c.Flags(), &req)
+	c.Flags().StringArrayVar(&r.Snapshots, "snapshot", nil, "ID of a snapshot; may be given again")
+	return c
+}
+
 func bindCommon(f *pflag.FlagSet, r *request.Request) {
 	f.StringVar(&r.Location, "location", "", "file with the manifests of one BackupStorageLocation and the Secrets that it names")
 	f.StringVar(&r.Namespace, "namespace", "", "namespace of the volume on the cluster where it is backed up")

@@ -25,7 +25,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/volume-mover/internal/upload"
 )
 
-// Exit codes of `volume-mover move`.
+// Exit codes of `volume-mover move` and `volume-mover forget`.
 const (
 	// ExitCompleted: the phase is Completed.
 	ExitCompleted = 0
@@ -53,7 +53,7 @@ const (
 func Execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	m := &mover{clock: clock.RealClock{}, lines: json.NewEncoder(stdout), stderr: stderr}
 	root := &cobra.Command{Use: "volume-mover", Short: "Moves the data of volumes", Version: telemetry.Version(), SilenceUsage: true, SilenceErrors: true}
-	root.AddCommand(m.newMoveCommand(), m.newWaitCommand())
+	root.AddCommand(m.newMoveCommand(), m.newWaitCommand(), m.newForgetCommand())
 	root.SetArgs(args)
 	root.SetOut(stderr)
 	root.SetErr(stderr)
@@ -177,7 +177,10 @@ func (m *mover) runTransfer(ctx context.Context, req request.Request, rec *outco
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	r, err := openRepository(ctx, store, req, dir, cancel)
-	if err != nil {
+	switch {
+	case req.Forget != nil && errors.Is(err, repository.ErrAbsent): // and all snapshots with it
+		return outcome.Result{Phase: outcome.Completed}
+	case err != nil:
 		result = failed(fmt.Errorf("repository of namespace %s: %w", req.Namespace, err))
 		result.Unopened = true
 		return result
@@ -191,6 +194,12 @@ func (m *mover) runTransfer(ctx context.Context, req request.Request, rec *outco
 		return upload.Run(ctx, r, upload.Spec{
 			Path: u.Source, Source: req.Source(), Parallel: req.Parallel, CheckpointInterval: u.CheckpointInterval.Duration, Clock: m.clock,
 		}, rec)
+	}
+	if f := req.Forget; f != nil {
+		if err := r.ForgetSnapshots(ctx, f.Snapshots); err != nil {
+			return failed(fmt.Errorf("repository of namespace %s: %w", req.Namespace, err))
+		}
+		return outcome.Result{Phase: outcome.Completed}
 	}
 	result = restore.Run(ctx, r, restore.Spec{
 		SnapshotID: req.Restore.Snapshot, Path: req.Restore.Target, Overwrite: req.Restore.Overwrite, DeleteExtra: req.Restore.DeleteExtra, Parallel: req.Parallel,

@@ -13,14 +13,9 @@ var fatalWaits = map[string]bool{"ImagePullBackOff": true, "ErrImageNeverPull": 
 
 // awaitMover waits for a mover Pod to run.
 func (c *Controller) awaitMover(ctx context.Context, v view, pod *corev1.Pod) (time.Duration, error) {
-	reason := ""
-	for _, s := range pod.Status.ContainerStatuses {
-		if w := s.State.Waiting; w != nil {
-			reason = strings.TrimSuffix(w.Reason+": "+w.Message, ": ")
-			if fatalWaits[w.Reason] {
-				return 0, c.failRequest(ctx, v, "the mover Pod cannot start: %s", reason)
-			}
-		}
+	reason, fatal := waitReason(pod)
+	if fatal {
+		return 0, c.failRequest(ctx, v, "the mover Pod cannot start: %s", reason)
 	}
 	left := c.prepareTime(v)
 	if left > 0 {
@@ -30,6 +25,16 @@ func (c *Controller) awaitMover(ctx context.Context, v view, pod *corev1.Pod) (t
 		reason = "node " + pod.Spec.NodeName + " has not begun"
 	}
 	return 0, c.failRequest(ctx, v, "the mover Pod did not start in %s: %s; its volume is expected at %s (--kubelet-root)", c.PrepareTimeout, reason, directoryOf(pod))
+}
+
+// waitReason returns why the container of a mover Pod waits, and whether that lasts.
+func waitReason(pod *corev1.Pod) (reason string, fatal bool) {
+	for _, s := range pod.Status.ContainerStatuses {
+		if w := s.State.Waiting; w != nil {
+			reason, fatal = strings.TrimSuffix(w.Reason+": "+w.Message, ": "), fatal || fatalWaits[w.Reason]
+		}
+	}
+	return reason, fatal
 }
 
 // isRejected reports whether the node had no room for a mover Pod, which then never began.

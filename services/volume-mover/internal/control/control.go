@@ -1,5 +1,5 @@
 // Package control serves PodVolumeBackups and PodVolumeRestores: it starts a mover Pod for each, follows it,
-// and writes down what became of the data.
+// and writes down what became of the data. It also has movers remove snapshots.
 //
 // All state is in the requests and the Pods. Each step is decided from both as the API server has them and
 // can be taken again, so that a successor goes on where a controller was killed.
@@ -59,7 +59,7 @@ type Config struct {
 	// PrepareTimeout is how long a mover Pod may take to start.
 	PrepareTimeout time.Duration
 	Metrics        *Metrics
-	Clock          clock.PassiveClock
+	Clock          clock.WithTicker
 	Log            *slog.Logger
 }
 

@@ -26,6 +26,9 @@ const (
 	settingOverwrite = "Overwrite"
 )
 
+// errNoImage is why no mover starts.
+var errNoImage = &moverpod.RefusalError{Reason: "volume-mover has no image for mover Pods (--mover-image)"}
+
 // maxParallel is how many files a mover transfers at once at most.
 const maxParallel = 64
 
@@ -74,7 +77,7 @@ func (c *Controller) settleError(ctx context.Context, v view, err error) error {
 // planMover returns the mover Pod of a request.
 func (c *Controller) planMover(ctx context.Context, v view) (*corev1.Pod, error) {
 	if c.Movers.Image == "" {
-		return nil, &moverpod.RefusalError{Reason: "volume-mover has no image for mover Pods (--mover-image)"}
+		return nil, errNoImage
 	}
 	pod, err := c.findPod(ctx, v)
 	switch {
@@ -94,7 +97,7 @@ func (c *Controller) planMover(ctx context.Context, v view) (*corev1.Pod, error)
 		return nil, err
 	}
 	return moverpod.BuildPod(c.Movers, moverpod.Mover{
-		Request: v, Owner: v.ownerReference(), Labels: moverpod.BuildLabels(v.mover, v.GetName()), Node: v.moverNode(), Directory: volume.Directory,
+		Name: v.GetName(), Owners: []metav1.OwnerReference{v.ownerReference()}, Labels: moverpod.BuildLabels(v.mover, v.GetName()), Node: v.moverNode(), Directory: volume.Directory,
 		ReadOnly: v.mover == moverpod.ValueBackup, Args: args,
 	}), nil
 }

@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 )
@@ -16,13 +15,14 @@ import (
 // Container is the name of the container of a mover Pod.
 const Container = "mover"
 
-// LabelMover is on mover Pods, with ValueBackup or ValueRestore.
+// LabelMover is on mover Pods, with ValueBackup, ValueRestore or ValueForget.
 const LabelMover = "holdfast.io/mover"
 
 // Values of LabelMover.
 const (
 	ValueBackup  = "backup"
 	ValueRestore = "restore"
+	ValueForget  = "forget"
 )
 
 // Paths in a mover Pod.
@@ -50,17 +50,17 @@ type Settings struct {
 
 // Mover is what one mover Pod does, for whom and where.
 type Mover struct {
-	// Request is the PodVolumeBackup or PodVolumeRestore, which has the name of the Pod.
-	Request client.Object
-	// Owner refers to it.
-	Owner metav1.OwnerReference
+	// Name is that of the request, and of the Pod.
+	Name string
+	// Owners refer to the request.
+	Owners []metav1.OwnerReference
 	// Labels tell mover Pods apart.
 	Labels map[string]string
-	// Node is where the volume is, Directory is the volume.
+	// Node is where the volume is, Directory is the volume. A mover without a volume runs on any node.
 	Node, Directory string
 	// ReadOnly has the volume be mounted for reading.
 	ReadOnly bool
-	// Args are those of Upload or Restore.
+	// Args are those of Upload, Restore or Forget.
 	Args []string
 }
 
@@ -93,6 +93,21 @@ func (r Restore) BuildArgs() []string {
 	return args
 }
 
+// Forget are the arguments that remove snapshots.
+type Forget struct {
+	Namespace string
+	Snapshots []string
+}
+
+// BuildArgs returns the command line.
+func (f Forget) BuildArgs() []string {
+	args := append([]string{"forget"}, commonArgs(f.Namespace)...)
+	for _, id := range f.Snapshots {
+		args = append(args, "--snapshot", id)
+	}
+	return args
+}
+
 func commonArgs(namespace string) []string {
 	return []string{
 		"--location", secretDir + "/" + locationKey, "--password-file", secretDir + "/" + passwordKey, "--namespace", namespace,
@@ -101,41 +116,55 @@ func commonArgs(namespace string) []string {
 }
 
 // BuildPod returns the mover Pod. It runs as root, since a volume has files of any user, with no more
-// capabilities than reading and writing these takes.
+// capabilities than reading and writing these takes, and with none if there is no volume.
 func BuildPod(s Settings, m Mover) *corev1.Pod {
 	args := m.Args
 	if limit := s.Resources.Limits.Memory().Value() >> 20; limit > 0 {
 		args = append(args, "--memory-mib", strconv.FormatInt(max(limit/2, 1), 10))
 	}
 	meta := metav1.ObjectMeta{
-		Namespace: s.Namespace, Name: m.Request.GetName(), Labels: m.Labels, OwnerReferences: []metav1.OwnerReference{m.Owner},
+		Namespace: s.Namespace, Name: m.Name, Labels: m.Labels, OwnerReferences: m.Owners,
 	}
-	return &corev1.Pod{ObjectMeta: meta, Spec: corev1.PodSpec{
+	pod := &corev1.Pod{ObjectMeta: meta, Spec: corev1.PodSpec{
 		NodeName: m.Node, ServiceAccountName: s.ServiceAccount, AutomountServiceAccountToken: ptr.To(false), EnableServiceLinks: ptr.To(false),
 		RestartPolicy: corev1.RestartPolicyNever, TerminationGracePeriodSeconds: ptr.To(int64(gracePeriod)),
-		Tolerations:     tolerateTaints(),
 		SecurityContext: &corev1.PodSecurityContext{RunAsUser: ptr.To(int64(0)), RunAsGroup: ptr.To(int64(0)), RunAsNonRoot: ptr.To(false)},
 		Volumes: []corev1.Volume{
 			{Name: "mover", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: meta.Name, DefaultMode: ptr.To(int32(0o400))}}},
 			{Name: "cache", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
-			{Name: "volume", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: m.Directory, Type: ptr.To(corev1.HostPathDirectory)}}},
 		},
 		Containers: []corev1.Container{{
 			Name: Container, Image: s.Image, ImagePullPolicy: s.PullPolicy, Args: args, Resources: s.Resources,
 			SecurityContext: &corev1.SecurityContext{
 				ReadOnlyRootFilesystem: ptr.To(true), AllowPrivilegeEscalation: ptr.To(false),
-				Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: []corev1.Capability{"CHOWN", "DAC_OVERRIDE", "DAC_READ_SEARCH", "FOWNER", "FSETID"}},
-				// The files of a volume have the labels of the Pod that it belongs to.
-				SELinuxOptions: &corev1.SELinuxOptions{Type: "spc_t"},
+				Capabilities:   &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 			},
 			VolumeMounts: []corev1.VolumeMount{
 				{Name: "mover", MountPath: secretDir, ReadOnly: true},
 				{Name: "cache", MountPath: cacheDir},
-				{Name: "volume", MountPath: volumeDir, ReadOnly: m.ReadOnly, MountPropagation: ptr.To(corev1.MountPropagationHostToContainer)},
 			},
 		}},
 	}}
+	if m.Directory != "" {
+		addVolume(&pod.Spec, m)
+	}
+	return pod
+}
+
+// addVolume gives a mover Pod the volume, and the rights to its files.
+func addVolume(spec *corev1.PodSpec, m Mover) {
+	spec.Tolerations = tolerateTaints()
+	spec.Volumes = append(spec.Volumes, corev1.Volume{
+		Name: "volume", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: m.Directory, Type: ptr.To(corev1.HostPathDirectory)}},
+	})
+	c := &spec.Containers[0]
+	c.SecurityContext.Capabilities.Add = []corev1.Capability{"CHOWN", "DAC_OVERRIDE", "DAC_READ_SEARCH", "FOWNER", "FSETID"}
+	// The files of a volume have the labels of the Pod that it belongs to.
+	c.SecurityContext.SELinuxOptions = &corev1.SELinuxOptions{Type: "spc_t"}
+	c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{
+		Name: "volume", MountPath: volumeDir, ReadOnly: m.ReadOnly, MountPropagation: ptr.To(corev1.MountPropagationHostToContainer),
+	})
 }
 
 // goneTolerance is how long a mover Pod outlives its node, in seconds.
@@ -153,12 +182,15 @@ func tolerateTaints() (all []corev1.Toleration) {
 	return append(all, corev1.Toleration{Operator: corev1.TolerationOpExists})
 }
 
-// BuildLabels returns those of a mover Pod: what it does, and its request under Velero's label. No backup
-// takes the Pod or its Secret, which has keys of the bucket.
+// BuildLabels returns those of a mover Pod: what it does, and its request, if it has one, under Velero's label.
+// No backup takes the Pod or its Secret, which has keys of the bucket.
 func BuildLabels(value, request string) map[string]string {
-	key := velerov1.LabelPodVolumeBackup
-	if value == ValueRestore {
-		key = velerov1.LabelPodVolumeRestore
+	labels := map[string]string{LabelMover: value, velerov1.LabelExcludeFromBackup: "true"}
+	switch value {
+	case ValueBackup:
+		labels[velerov1.LabelPodVolumeBackup] = velerov1.LabelValue(request)
+	case ValueRestore:
+		labels[velerov1.LabelPodVolumeRestore] = velerov1.LabelValue(request)
 	}
-	return map[string]string{LabelMover: value, key: velerov1.LabelValue(request), velerov1.LabelExcludeFromBackup: "true"}
+	return labels
 }

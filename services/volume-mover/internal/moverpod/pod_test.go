@@ -7,9 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/services/volume-mover/internal/moverpod"
 )
 
@@ -18,7 +16,7 @@ func TestAMoverPodHasNoMoreThanItNeeds(t *testing.T) {
 		Namespace: "velero", Image: "mover:1", PullPolicy: corev1.PullNever, ServiceAccount: "mover",
 		Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("512Mi")}},
 	}, moverpod.Mover{
-		Request: &velerov1.PodVolumeRestore{ObjectMeta: metav1.ObjectMeta{Name: "r-1"}}, Labels: moverpod.BuildLabels(moverpod.ValueRestore, strings.Repeat("r", 70)),
+		Name: "r-1", Labels: moverpod.BuildLabels(moverpod.ValueRestore, strings.Repeat("r", 70)),
 		Node: "node-1", Directory: "/d", Args: moverpod.Restore{Namespace: "shop", Snapshot: "s", DoneFile: "uid", Overwrite: true}.BuildArgs(),
 	})
 	require.Equal(t, "velero/r-1", pod.Namespace+"/"+pod.Name)
@@ -48,4 +46,20 @@ func TestAMoverPodHasNoMoreThanItNeeds(t *testing.T) {
 		mounted[v.MountPath] = true
 	}
 	require.Equal(t, map[string]bool{"/mover": true, "/cache": true, "/volume": true}, mounted)
+}
+
+// A mover without a volume runs where there is room, and may do nothing that a file of another user needs.
+func TestAMoverPodWithoutAVolume(t *testing.T) {
+	pod := moverpod.BuildPod(moverpod.Settings{Namespace: "velero", Image: "mover:1"}, moverpod.Mover{
+		Name: "forget-1", Args: moverpod.Forget{Namespace: "shop", Snapshots: []string{"a", "b"}}.BuildArgs(),
+	})
+	require.Empty(t, pod.Spec.NodeName)
+	require.Empty(t, pod.Spec.Tolerations)
+	for _, v := range pod.Spec.Volumes {
+		require.Nil(t, v.HostPath)
+	}
+	c := pod.Spec.Containers[0]
+	require.Empty(t, c.SecurityContext.Capabilities.Add)
+	require.Equal(t, "forget", c.Args[0])
+	require.Equal(t, []string{"--snapshot", "a", "--snapshot", "b"}, c.Args[len(c.Args)-4:])
 }

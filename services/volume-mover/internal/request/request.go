@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,7 +28,7 @@ const (
 	maxCheckpoint = 45 * time.Minute
 )
 
-// Request is one transfer.
+// Request is one transfer, or snapshots to forget.
 type Request struct {
 	// Location is a file with the manifests of one BackupStorageLocation and the Secrets that it names.
 	Location string `json:"location"`
@@ -48,9 +49,10 @@ type Request struct {
 	// ResultFile is where the result is written too, cut to 4096 bytes; empty is nowhere. It is for the
 	// termination log of a Pod.
 	ResultFile string `json:"resultFile,omitempty"`
-	// Upload or Restore is set.
+	// Upload, Restore or Forget is set.
 	Upload  *Upload  `json:"upload,omitempty"`
 	Restore *Restore `json:"restore,omitempty"`
+	Forget  *Forget  `json:"forget,omitempty"`
 }
 
 // Upload stores a volume as a snapshot.
@@ -84,6 +86,12 @@ type Restore struct {
 	// DoneFile is the name of a file in .velero of the directory that is made when all content is there;
 	// empty makes none. Restored Pods wait for the UID of their Restore.
 	DoneFile string `json:"doneFile,omitempty"`
+}
+
+// Forget removes snapshots from the repository.
+type Forget struct {
+	// Snapshots are their IDs.
+	Snapshots []string `json:"snapshots"`
 }
 
 // Default returns a request with nothing but defaults.
@@ -151,12 +159,25 @@ func (r *Request) Validate() error {
 		return errgrpc.Field("memoryMiB", "must be 0 to %d", maxMiB)
 	case r.Parallel < 1 || r.Parallel > maxParallel:
 		return errgrpc.Field("parallel", "must be 1 to %d", maxParallel)
-	case (r.Upload == nil) == (r.Restore == nil):
-		return errgrpc.Field("upload", "either upload or restore is required")
+	case r.countKinds() != 1:
+		return errgrpc.Field("upload", "one of upload, restore and forget is required")
 	case r.Upload != nil:
 		return r.Upload.checkFields()
+	case r.Restore != nil:
+		return r.Restore.checkFields()
+	case len(r.Forget.Snapshots) == 0 || slices.Contains(r.Forget.Snapshots, ""):
+		return errgrpc.Field("forget.snapshots", "is required")
 	}
-	return r.Restore.checkFields()
+	return nil
+}
+
+func (r *Request) countKinds() (n int) {
+	for _, is := range []bool{r.Upload != nil, r.Restore != nil, r.Forget != nil} {
+		if is {
+			n++
+		}
+	}
+	return n
 }
 
 func (u *Upload) checkFields() error {
