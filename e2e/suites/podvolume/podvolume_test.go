@@ -24,6 +24,7 @@ func TestPodVolumes(t *testing.T) {
 	t.Run("another password", b.anotherPassword)
 	t.Run("killed meanwhile", b.killedMeanwhile)
 	t.Run("cancelled", b.cancelled)
+	t.Run("deleted", b.deleted)
 }
 
 // thereAndBack has the files of a Pod's volumes survive the loss of its namespace, there and in another one.

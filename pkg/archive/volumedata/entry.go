@@ -29,9 +29,10 @@ type volumeInfo struct {
 	Movement  *handle `json:"snapshotDataMovementInfo"`
 	Pod       *struct {
 		handle
-		Volume    string `json:"volumeName"`
-		Name      string `json:"podName"`
-		Namespace string `json:"podNamespace"`
+		Uploader  velerov1.UploaderType `json:"uploaderType"`
+		Volume    string                `json:"volumeName"`
+		Name      string                `json:"podName"`
+		Namespace string                `json:"podNamespace"`
 	} `json:"pvbInfo"`
 }
 
@@ -48,7 +49,9 @@ func fromVolumeInfo(i *volumeInfo) (d Data, is bool) {
 	case PodVolumeBackup:
 		d.Method = PodVolumeBackup
 		if i.Pod != nil {
-			held = i.Pod.isKnown()
+			if held = i.Pod.isKnown(); held {
+				d.Files = &FileSnapshot{ID: i.Pod.Handle, Uploader: i.Pod.Uploader}
+			}
 			d.Pod, d.PodVolume, d.Namespace = i.Pod.Name, i.Pod.Volume, cmp.Or(d.Namespace, i.Pod.Namespace)
 		}
 	case CSISnapshot:

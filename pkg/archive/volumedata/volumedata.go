@@ -41,8 +41,8 @@ type Data struct {
 	// Stored reports that there is data, or that the files do not say. A snapshot that failed has
 	// none.
 	Stored bool
-	// Files is what a PodVolumeBackup says of its snapshot; nil where only the volume information names
-	// the data.
+	// Files is what a PodVolumeBackup says of its snapshot, or the volume information of one that is stored,
+	// which has ID and Uploader alone; nil otherwise.
 	Files *FileSnapshot
 }
 

@@ -40,7 +40,7 @@ func TestEveryFileIsRead(t *testing.T) {
 	require.Empty(t, list)
 	store.Set(layout.BackupVolumeInfo("b"), gzipVolumes(t, `[
 	 {"pvcName":"c","pvcNamespace":"n","pvName":"v","backupMethod":"CSISnapshot","snapshotDataMoved":true,"result":"failed","snapshotDataMovementInfo":{"snapshotHandle":""}},
-	 {"backupMethod":"PodVolumeBackup","pvbInfo":{"snapshotHandle":"k","volumeName":"d","podName":"p","podNamespace":"n"}},
+	 {"backupMethod":"PodVolumeBackup","pvbInfo":{"snapshotHandle":"k","uploaderType":"kopia","volumeName":"d","podName":"p","podNamespace":"n"}},
 	 {"pvName":"x","backupMethod":"NativeSnapshot"},{"pvName":"y","skipped":true}]`))
 	store.Set(layout.BackupPodVolumeBackups("b"), gzipVolumes(t, "null\n"))
 	store.Set(layout.BackupItemOperations("b"), gzipVolumes(t, `[
@@ -52,7 +52,7 @@ func TestEveryFileIsRead(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []volumedata.Data{
 		{Method: "DataUpload", Namespace: "n", Claim: "c", Volume: "v"},
-		{Method: "PodVolumeBackup", Namespace: "n", Pod: "p", PodVolume: "d", Stored: true},
+		{Method: "PodVolumeBackup", Namespace: "n", Pod: "p", PodVolume: "d", Stored: true, Files: &volumedata.FileSnapshot{ID: "k", Uploader: "kopia"}},
 		{Method: "DataUpload", Namespace: "n", Claim: "c"},
 		{Method: "CSISnapshot", Namespace: "n", Snapshot: "s", Stored: true},
 		{Method: "CSISnapshot", Namespace: "n", Claim: "c", Snapshot: "s", Stored: true},

@@ -46,6 +46,9 @@ func RulesOf(service string, o Options) Rules {
 		r = indexerRules()
 	case "deletion":
 		r = deletionRules()
+		if o.Reviews {
+			r.Cluster = append(r.Cluster, methodsRule("/holdfast.volume.v1.VolumeService/*"))
+		}
 	case "volume-mover":
 		r = moverRules()
 	default:
@@ -128,7 +131,7 @@ func monitorRules(o Options) Rules {
 // addOperations adds the right to call runners about operations in the processes of their plugins.
 func (o Options) addOperations(r Rules) Rules {
 	if o.Reviews {
-		r.Cluster = append(r.Cluster, rbacv1.PolicyRule{NonResourceURLs: []string{"/holdfast.operation.v1.OperationService/*"}, Verbs: []string{"post"}})
+		r.Cluster = append(r.Cluster, methodsRule("/holdfast.operation.v1.OperationService/*"))
 	}
 	return r
 }
@@ -182,6 +185,11 @@ var (
 	cluster     = ruleForName("kube-system", policyRule("", "namespaces", "get"))
 	apiServices = policyRule("apiregistration.k8s.io", "apiservices", "list")
 )
+
+// methodsRule is the right to call methods of a service.
+func methodsRule(path string) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{NonResourceURLs: []string{path}, Verbs: []string{"post"}}
+}
 
 func policyRuleFor(group string, resources []string, verbs ...string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: resources, Verbs: verbs}

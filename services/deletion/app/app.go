@@ -23,6 +23,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/deletion/internal/remove"
 	"github.com/holdfast-io/holdfast/services/deletion/internal/server"
 	"github.com/holdfast-io/holdfast/services/deletion/internal/sweep"
+	"github.com/holdfast-io/holdfast/services/deletion/internal/volumes"
 )
 
 // App is the service, built and not yet started.
@@ -86,6 +87,7 @@ func (a *App) buildParts(host *pluginhost.Host) {
 	}
 	csi, csiActions := a.csiRemoval()
 	a.remover.CSI, a.remover.CSIActions = csi, csiActions
+	a.remover.Volumes = &volumes.Forgetter{Reader: a.clusterReader(), Namespace: namespace, Dial: a.runtime.Dial}
 	a.engine = engine.New(engine.Config[*velerov1.DeleteBackupRequest]{
 		Service: Name, ObjectKind: "DeleteBackupRequest", Kind: a.remover,
 		New:     func() *velerov1.DeleteBackupRequest { return &velerov1.DeleteBackupRequest{} },

@@ -140,6 +140,9 @@ exactly these. namespaced rules hold in the release's namespace, cluster rules e
 - {apiGroups: [snapshot.storage.k8s.io], resources: [volumesnapshots], verbs: [get, list, delete]}
 - {apiGroups: [snapshot.storage.k8s.io], resources: [volumesnapshotcontents], verbs: [get, list, create, patch, delete]}
 - {apiGroups: [snapshot.storage.k8s.io], resources: [volumesnapshotcontents/status], verbs: [patch]}
+{{- if eq .Values.auth "kubernetes" }}
+- {nonResourceURLs: ["/holdfast.volume.v1.VolumeService/*"], verbs: [post]}
+{{- end }}
 {{- end -}}
 
 {{- define "holdfast.rights.namespaced.volume-mover" -}}

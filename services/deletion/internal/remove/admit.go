@@ -30,6 +30,8 @@ type deletionJob struct {
 	resumed bool
 	// snapshots: it has CSI snapshots that can be removed.
 	snapshots bool
+	// files are the snapshots of Pod volumes that can be removed.
+	files snapshotSet
 	// checked: the backup has no volume data that would be left behind.
 	checked bool
 	// permanent: it has, and another request would end the same way.

@@ -73,6 +73,7 @@ func (j *deletionJob) runBefore(ctx context.Context, store objectstore.Store, st
 		{"run the delete item actions", j.runActions},
 		{"remove the CSI snapshots", j.removeCSI},
 		{"remove the native snapshots", j.removeSnapshots},
+		{"remove the snapshots of Pod volumes", j.forgetVolumes},
 	} {
 		if err := span.Do(ctx, step.name, func(ctx context.Context) error { return step.do(ctx, store, stored) }); err != nil {
 			return err

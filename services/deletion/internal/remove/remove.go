@@ -47,9 +47,11 @@ type Remover struct {
 	// for tests that have none.
 	CSI        CSI
 	CSIActions Actions
-	Clock      clock.WithTicker
-	Log        *slog.Logger
-	Metrics    *Metrics
+	// Volumes removes snapshots of Pod volumes; nil is for tests that have none.
+	Volumes Volumes
+	Clock   clock.WithTicker
+	Log     *slog.Logger
+	Metrics *Metrics
 	// RestoreWait bounds the wait for the backup's restores to go; 0 means a minute (Velero 1.18).
 	RestoreWait time.Duration
 	// Tries is how often one request tries what may succeed later; 0 means expiry.PerRequest.

@@ -90,6 +90,7 @@ func (j *deletionJob) keepsVolumeData(ctx context.Context, store objectstore.Rea
 		return err
 	}
 	found := volumeTally{seen: map[string]bool{}}
+	j.files = snapshotSet{}
 	err = volumedata.Each(ctx, store, j.backup.Name, func(d volumedata.Data) error {
 		if j.countsAsLeft(&d, served) {
 			found.addVolume(d)
@@ -99,7 +100,7 @@ func (j *deletionJob) keepsVolumeData(ctx context.Context, store objectstore.Rea
 	if err != nil {
 		return fmt.Errorf("cannot tell whether the backup has volume data that would be left behind: %w", err)
 	}
-	if err := found.addLive(ctx, j.remover.Reader, j.remover.Namespace, j.backup); err != nil {
+	if err := j.addLive(ctx, &found); err != nil {
 		return fmt.Errorf("cannot tell whether the backup has volume data that would be left behind: %w", err)
 	}
 	if text := found.String(); text != "" {
@@ -108,6 +109,15 @@ func (j *deletionJob) keepsVolumeData(ctx context.Context, store objectstore.Rea
 	}
 	j.checked = true
 	return nil
+}
+
+// isMoving reports whether a mover has a request.
+func isMoving(p *velerov1.PodVolumeBackup) bool {
+	switch p.Status.Phase {
+	case "", velerov1.PodVolumePhaseNew, velerov1.PodVolumePhaseCompleted, velerov1.PodVolumePhaseFailed, velerov1.PodVolumePhaseCanceled:
+		return false
+	}
+	return true
 }
 
 // belongsToBackup reports whether an object is labelled as this backup's, and not another one's of the same
@@ -155,17 +165,26 @@ func (t *volumeTally) addVolume(d volumedata.Data) {
 	}
 }
 
-// addLive adds the volumes of objects of Velero's data movers: a backup that failed early has no
-// files.
-func (t *volumeTally) addLive(ctx context.Context, reader client.Reader, namespace string, b *velerov1.Backup) error {
+// addLive adds the volumes of the objects that data movers serve: a backup that failed early has no files. A
+// PodVolumeBackup that a mover works on is an error, since it may store something yet.
+func (j *deletionJob) addLive(ctx context.Context, t *volumeTally) error {
+	reader, namespace, b := j.remover.Reader, j.remover.Namespace, j.backup
 	of := []client.ListOption{client.InNamespace(namespace), client.MatchingLabels{velerov1.LabelBackupName: velerov1.LabelValue(b.Name)}}
 	var pods velerov1.PodVolumeBackupList
 	if err := reader.List(ctx, &pods, of...); notServed(err) != nil {
 		return fmt.Errorf("list PodVolumeBackups: %w", err)
 	}
 	for i := range pods.Items {
-		if p := &pods.Items[i]; belongsToBackup(p, b) {
-			t.addVolume(volumedata.OfPodVolumeBackup(p))
+		p := &pods.Items[i]
+		if !belongsToBackup(p, b) {
+			continue
+		}
+		d := volumedata.OfPodVolumeBackup(p)
+		if j.isForgettable(&d) && isMoving(p) {
+			return fmt.Errorf("PodVolumeBackup %s is %s", p.Name, p.Status.Phase)
+		}
+		if j.countsAsLeft(&d, false) {
+			t.addVolume(d)
 		}
 	}
 	var uploads v2alpha1.DataUploadList
