@@ -223,6 +223,18 @@ func TestARequestInTheQueueSaysSo(t *testing.T) {
 	require.Empty(t, second.Status.Message)
 }
 
+// TestASidecarDoesNotKeepABackupOpen: a mesh injects containers that run on when the mover has ended.
+func TestASidecarDoesNotKeepABackupOpen(t *testing.T) {
+	r := newBackup("b-1", "scratch")
+	b := newBed(t, r)
+	b.step(r)
+	b.run("b-1")
+	b.step(r)
+	b.terminate("b-1", corev1.PodRunning, corev1.ContainerStateTerminated{Message: `{"phase":"Completed","snapshotID":"s-1"}`})
+	b.step(r)
+	b.requireEnd(r, velerov1.PodVolumePhaseCompleted, "")
+}
+
 func TestAResultIsFoundInTheLogToo(t *testing.T) {
 	r := newBackup("b-1", "scratch")
 	b := newBed(t, r)

@@ -115,18 +115,25 @@ func endPhase(v view, result *outcome.Result) (velerov1.PodVolumePhase, string) 
 
 // readTermination returns the result that a mover left, or nil, and how its container ended.
 func readTermination(pod *corev1.Pod) (*outcome.Result, string) {
-	for _, s := range pod.Status.ContainerStatuses {
-		t := s.State.Terminated
-		if s.Name != moverpod.Container || t == nil {
-			continue
-		}
-		var result outcome.Result
-		if json.Unmarshal([]byte(t.Message), &result) == nil && result.Phase != "" {
-			return &result, ""
-		}
-		return nil, strings.TrimSpace(fmt.Sprintf("%s (exit code %d) %.512s", t.Reason, t.ExitCode, t.Message))
+	t := terminationOf(pod)
+	if t == nil {
+		return nil, strings.TrimSpace(fmt.Sprintf("%s %s", pod.Status.Reason, pod.Status.Message))
 	}
-	return nil, strings.TrimSpace(fmt.Sprintf("%s %s", pod.Status.Reason, pod.Status.Message))
+	var result outcome.Result
+	if json.Unmarshal([]byte(t.Message), &result) == nil && result.Phase != "" {
+		return &result, ""
+	}
+	return nil, strings.TrimSpace(fmt.Sprintf("%s (exit code %d) %.512s", t.Reason, t.ExitCode, t.Message))
+}
+
+// terminationOf is how the container of a mover ended; nil while it has not.
+func terminationOf(pod *corev1.Pod) *corev1.ContainerStateTerminated {
+	for i := range pod.Status.ContainerStatuses {
+		if s := &pod.Status.ContainerStatuses[i]; s.Name == moverpod.Container {
+			return s.State.Terminated
+		}
+	}
+	return nil
 }
 
 // cancelTransfer tells the mover to stop, and ends the request once it has.

@@ -78,7 +78,7 @@ func (c *Controller) takeStep(ctx context.Context, v view) (time.Duration, error
 		return 0, c.failRequest(ctx, v, "Pod %s/%s exists and is not its mover; is Velero's node-agent running?", pod.Namespace, pod.Name)
 	case pod != nil && isRejected(pod) && !v.cancel:
 		return c.replaceMover(ctx, v, pod)
-	case pod != nil && hasEnded(pod):
+	case pod != nil && (hasEnded(pod) || terminationOf(pod) != nil): // sidecars that were injected may run on
 		return 0, c.finishTransfer(ctx, v, pod)
 	case v.cancel:
 		return c.cancelTransfer(ctx, v, pod)
