@@ -29,7 +29,7 @@ func (c *Controller) acceptRequest(ctx context.Context, v view) (time.Duration, 
 		return 0, c.endRequest(ctx, v, velerov1.PodVolumePhaseCanceled, "canceled before it began", func(view) {})
 	case v.uploader != uploaderKopia:
 		return 0, c.failRequest(ctx, v, "uploader type %q is not supported, only %q is", v.uploader, uploaderKopia)
-	case v.mover == moverpod.ValueRestore && c.slots.isFull(): // its Pod is not looked at for nothing
+	case v.mover == moverpod.ValueRestore && c.slots.hasToWait(v.requestKey()): // its Pod is not looked at for nothing
 		return waitInterval, nil
 	}
 	node, err := c.findNode(ctx, v)

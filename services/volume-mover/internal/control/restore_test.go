@@ -1,6 +1,7 @@
 package control_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/services/volume-mover/internal/control"
 	"github.com/holdfast-io/holdfast/services/volume-mover/internal/outcome"
 )
 
@@ -65,6 +67,39 @@ func TestARestoreWaitsForItsPod(t *testing.T) {
 	b.step(r)
 	require.Equal(t, velerov1.PodVolumePhaseAccepted, r.Status.Phase)
 	require.NotNil(t, b.mover("r-1"), "its mover has its time from the acceptance on")
+}
+
+// podReader counts how often a Pod is read.
+type podReader struct {
+	client.Reader
+	pods int
+}
+
+func (r *podReader) Get(ctx context.Context, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+	if _, ok := o.(*corev1.Pod); ok && key.Namespace == "shop" {
+		r.pods++
+	}
+	return r.Reader.Get(ctx, key, o, options...)
+}
+
+// TestARestoreInTheQueueReadsNothing: there may be hundreds, which look for a slot every few seconds.
+func TestARestoreInTheQueueReadsNothing(t *testing.T) {
+	first, second := newRestore("r-1", "data"), newRestore("r-2", "scratch")
+	b := newBed(t, first, second)
+	reader := &podReader{Reader: b.client}
+	b.configure(func(c *control.Config) { c.Reader, c.PerNode = reader, 1 })
+	b.startWaiting()
+	b.step(first)
+	b.step(second)
+	before := reader.pods
+	for range 10 {
+		require.Equal(t, 5*time.Second, b.step(second))
+	}
+	require.Equal(t, before, reader.pods)
+	b.end("r-1", outcome.Result{Phase: outcome.Completed})
+	b.step(first)
+	b.step(second)
+	require.Equal(t, velerov1.PodVolumePhaseAccepted, second.Status.Phase)
 }
 
 func TestWhichRestoresAreRefused(t *testing.T) {

@@ -26,11 +26,12 @@ func newSlots(perNode, total int) *slotTable {
 	return &slotTable{perNode: perNode, total: total, nodes: map[string]string{}}
 }
 
-// isFull reports whether no node has a slot.
-func (s *slotTable) isFull() bool {
+// hasToWait reports whether there is no slot for a request: on no node, or on the one for which it waits.
+func (s *slotTable) hasToWait(key string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.nodes) >= s.total
+	i := slices.IndexFunc(s.waiting, func(w waitingRequest) bool { return w.key == key })
+	return len(s.nodes) >= s.total || i >= 0 && !s.hasSlot(s.waiting[i].node)
 }
 
 // takeSlot takes a slot of a node for a request that has none. If there is none, the request waits, and false is
