@@ -44,6 +44,4 @@ var exceptions = map[string]chart.Exception{
 	"volume-mover: list podvolumebackups.velero.io in the namespace":                 {Why: whereListsDoNotStream, Sometimes: true},
 	"volume-mover: list podvolumerestores.velero.io in the namespace":                {Why: whereListsDoNotStream, Sometimes: true},
 	"volume-mover: patch events.events.k8s.io in the namespace":                      {Why: onRepetition, Sometimes: true},
-	"volume-mover: create tokenreviews.authentication.k8s.io in the cluster":         {Why: withoutReviews},
-	"volume-mover: create subjectaccessreviews.authorization.k8s.io in the cluster":  {Why: withoutReviews},
 }

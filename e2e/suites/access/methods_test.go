@@ -74,7 +74,7 @@ func TestEveryMethodRefusesWhoMayNotCall(t *testing.T) {
 	tried := map[string]bool{}
 	for _, member := range s.Fleet.Members {
 		methods := reflectedMethods(t, connectService(t, member.GRPC, servers))
-		require.Equal(t, member.Service == "volume-mover", len(methods) == 0, "%s: volume-mover serves health alone", member.Service)
+		require.NotEmpty(t, methods, member.Service)
 		for name, c := range callers {
 			conn := connectService(t, member.GRPC, servers, c.present...)
 			for _, m := range methods {
