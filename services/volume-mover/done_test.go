@@ -22,7 +22,7 @@ func TestTheDoneFileComesLast(t *testing.T) {
 	marks, err := os.ReadDir(filepath.Join(target, ".velero"))
 	require.NoError(t, err)
 	require.Len(t, marks, 1)
-	for path, mode := range map[string]os.FileMode{".velero": os.ModeDir | 0o755, ".velero/restore-uid": 0o644} {
+	for path, mode := range map[string]os.FileMode{".velero": os.ModeDir | 0o777, ".velero/restore-uid": 0o644} {
 		info, err := os.Stat(filepath.Join(target, path))
 		require.NoError(t, err)
 		require.Equal(t, mode, info.Mode(), path)

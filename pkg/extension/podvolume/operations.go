@@ -101,6 +101,7 @@ func (o *Operations) Progress(ctx context.Context, op action.Operation, job []by
 	}
 	now, ended := o.Clock.Now(), 0
 	var failures []string
+	waits := ""
 	for i := range all {
 		r := &all[i]
 		addProgress(&p, r)
@@ -113,11 +114,14 @@ func (o *Operations) Progress(ctx context.Context, op action.Operation, job []by
 		if failure != "" {
 			failures = append(failures, fmt.Sprintf("volume %s of pod %s: %s", r.Volume, r.Pod, failure))
 		}
-		if failure != "" || r.Ended() {
+		switch {
+		case failure != "" || r.Ended():
 			ended++
+		case r.isWaiting() && r.Message != "":
+			waits = "; " + r.Message
 		}
 	}
-	p.Units, p.Description = "bytes", fmt.Sprintf("%d of %d volumes are done", ended, begun)
+	p.Units, p.Description = "bytes", fmt.Sprintf("%d of %d volumes are done", ended, begun)+waits
 	if ended < len(all) {
 		return p, nil
 	}

@@ -58,14 +58,16 @@ func (r *Request) Ended() bool {
 	return false
 }
 
+// isWaiting reports whether no controller has accepted the request yet.
+func (r *Request) isWaiting() bool { return r.Phase == "" || r.Phase == velerov1.PodVolumePhaseNew }
+
 // isUnaccepted reports whether no controller accepted the request within PrepareTimeout. One with a
 // message waits in volume-mover's queue, and a PodVolumeRestore for a node: both may take any time.
 func (r *Request) isUnaccepted(now time.Time) bool {
 	if _, is := r.Object.(*velerov1.PodVolumeRestore); is {
 		return false
 	}
-	waits := (r.Phase == "" || r.Phase == velerov1.PodVolumePhaseNew) && r.Message == ""
-	return waits && !now.Before(r.Object.GetCreationTimestamp().Add(PrepareTimeout))
+	return r.isWaiting() && r.Message == "" && !now.Before(r.Object.GetCreationTimestamp().Add(PrepareTimeout))
 }
 
 // Failure returns why the data of the volume is not moved and will not be; empty while it may be,

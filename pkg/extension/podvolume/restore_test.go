@@ -54,6 +54,41 @@ func TestTheInitContainerRunsAsThePod(t *testing.T) {
 	}
 }
 
+// An injector may put its sidecar before the container whose files the volumes have.
+func TestTheInitContainerRunsAsTheContainerThatMountsTheVolumes(t *testing.T) {
+	mounting := func(name string, user float64, volumes ...any) object {
+		c := object{"name": name, "securityContext": object{"runAsUser": user}}
+		for _, v := range volumes {
+			c["volumeMounts"] = append(listOf(c["volumeMounts"]), object{"name": v, "mountPath": "/m"})
+		}
+		return c
+	}
+	spec := object{"containers": []any{mounting("istio-proxy", 1337, "istio-envoy"), mounting("mysql", 999, "settings", "data"), mounting("backup", 5, "data")}}
+	got := podvolume.SetWait(spec, &podvolume.Wait{Volumes: []string{"data"}, Config: parsed(t, nil)})["initContainers"].([]any)
+	require.Equal(t, object{"runAsUser": 999.0}, got[0].(object)["securityContext"])
+}
+
+// A kubelet mounts such a claim for reading, and no mover could fill it.
+func TestAClaimThatAPodOnlyReadsIsFilled(t *testing.T) {
+	volume := func(name string, claim object) object { return object{"name": name, "persistentVolumeClaim": claim} }
+	mount := func(name string, more object) object { more["name"] = name; return more }
+	makeSpec := func() object {
+		return object{
+			"volumes":        []any{volume("data", object{"claimName": "c", "readOnly": true}), volume("other", object{"claimName": "d", "readOnly": true})},
+			"containers":     []any{object{"name": "a", "volumeMounts": []any{mount("data", object{"subPath": "s"}), mount("other", object{})}}, object{"name": "b"}},
+			"initContainers": []any{object{"name": "i", "volumeMounts": []any{mount("data", object{})}}},
+		}
+	}
+	spec := makeSpec()
+	got := podvolume.SetWait(spec, &podvolume.Wait{Volumes: []string{"data"}, Config: parsed(t, nil)})
+	require.Equal(t, []any{volume("data", object{"claimName": "c"}), spec["volumes"].([]any)[1]}, got["volumes"].([]any)[:2])
+	require.Equal(t, []any{object{"name": "a", "volumeMounts": []any{mount("data", object{"subPath": "s", "readOnly": true}), mount("other", object{})}}, object{"name": "b"}}, got["containers"])
+	require.Equal(t, object{"name": "i", "volumeMounts": []any{mount("data", object{"readOnly": true})}}, got["initContainers"].([]any)[1])
+	require.Equal(t, makeSpec(), spec, "the spec given is left alone")
+}
+
+func listOf(v any) []any { l, _ := v.([]any); return l }
+
 func mapOf(v any) object { o, _ := v.(object); return o }
 
 // The name of a request and its operation are the same for every attempt of a restore, and others for
@@ -102,6 +137,16 @@ func TestARequestWaitsForItsPod(t *testing.T) {
 	list, err := b.ListRestores(t.Context(), nil)
 	require.NoError(t, err)
 	require.True(t, list[0].Spec.Cancel)
+}
+
+// Who looks at the operation sees what to mend.
+func TestAnOperationSaysWhatItsPodWaitsFor(t *testing.T) {
+	b := restoring(t, func(r *velerov1.PodVolumeRestore) { r.Status.Message = "the Pod is not scheduled: no node fits" })
+	require.Equal(t, "0 of 1 volumes are done; the Pod is not scheduled: no node fits", b.progress(t).Description)
+	b = restoring(t, func(r *velerov1.PodVolumeRestore) {
+		r.Status.Phase, r.Status.Message = velerov1.PodVolumePhaseCompleted, "m"
+	})
+	require.Equal(t, "1 of 1 volumes are done", b.progress(t).Description)
 }
 
 func TestTheEndOfARequestIsTheEndOfItsOperation(t *testing.T) {

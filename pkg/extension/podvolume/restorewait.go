@@ -57,18 +57,56 @@ func isWait(entry any) bool {
 func SetWait(spec map[string]any, w *Wait) map[string]any {
 	containers := slices.DeleteFunc(slices.Clone(listAt(spec, "initContainers")), isWait)
 	volumes := slices.DeleteFunc(slices.Clone(listAt(spec, "volumes")), isWait)
+	lists := map[string][]any{}
 	if len(w.Volumes) > 0 {
+		lists["containers"] = slices.Clone(listAt(spec, "containers"))
+		w.openClaims(volumes, lists["containers"], containers)
 		containers = slices.Insert(containers, 0, any(w.container(w.securityOf(spec))))
 		volumes = append(volumes, body{"name": WaitContainer, "emptyDir": body{}})
 	}
+	lists["initContainers"], lists["volumes"] = containers, volumes
 	spec = maps.Clone(spec)
-	for key, list := range map[string][]any{"initContainers": containers, "volumes": volumes} {
+	for key, list := range lists {
 		delete(spec, key)
 		if len(list) > 0 {
 			spec[key] = list
 		}
 	}
 	return spec
+}
+
+// openClaims has containers mount a claim for reading where the Pod did so as a whole: the volume could not be
+// filled. The lists are changed, what is in them is not.
+func (w *Wait) openClaims(volumes []any, containers ...[]any) {
+	for i, entry := range volumes {
+		volume := maps.Clone(mapOf(entry))
+		claim, name := maps.Clone(mapAt(volume, "persistentVolumeClaim")), fmt.Sprint(volume["name"])
+		if claim["readOnly"] != true || !slices.Contains(w.Volumes, name) {
+			continue
+		}
+		delete(claim, "readOnly")
+		volume["persistentVolumeClaim"], volumes[i] = claim, volume
+		for _, list := range containers {
+			for j := range list {
+				list[j] = setReadOnly(mapOf(list[j]), name)
+			}
+		}
+	}
+}
+
+// setReadOnly returns a container that mounts a volume for reading only.
+func setReadOnly(container body, volume string) body {
+	mounts := slices.Clone(listAt(container, "volumeMounts"))
+	for i := range mounts {
+		if mount := maps.Clone(mapOf(mounts[i])); mount["name"] == volume {
+			mount["readOnly"], mounts[i] = true, mount
+		}
+	}
+	if len(mounts) > 0 {
+		container = maps.Clone(container)
+		container["volumeMounts"] = mounts
+	}
+	return container
 }
 
 func (w *Wait) container(security body) body {
@@ -88,7 +126,8 @@ func (w *Wait) container(security body) body {
 }
 
 // securityOf returns the security context of the init container, which has to see the volumes as the
-// Pod does: that of the first container, as the user of the Pod. Velero takes user 1000 where none is
+// Pod does: that of the first container which mounts one of them, as the user of the Pod. An injected sidecar
+// may come before. Velero takes user 1000 where none is
 // named; but then most images run as root, and keep their directories to themselves.
 func (w *Wait) securityOf(spec body) body {
 	if w.Config.security != nil {
@@ -96,8 +135,8 @@ func (w *Wait) securityOf(spec body) body {
 	}
 	pod, own := mapAt(spec, "securityContext"), body{}
 	if containers := listAt(spec, "containers"); len(containers) > 0 {
-		first, _ := containers[0].(body)
-		own = maps.Clone(mapAt(first, "securityContext"))
+		user, _ := containers[max(0, slices.IndexFunc(containers, w.mountsAny))].(body)
+		own = maps.Clone(mapAt(user, "securityContext"))
 	}
 	if len(own) == 0 {
 		own = body{
@@ -123,6 +162,20 @@ func (w *Wait) securityOf(spec body) body {
 		own["capabilities"] = capabilities
 	}
 	return own
+}
+
+// mountsAny reports whether a container mounts a volume that is waited for.
+func (w *Wait) mountsAny(container any) bool {
+	c, _ := container.(body)
+	return slices.ContainsFunc(listAt(c, "volumeMounts"), func(entry any) bool {
+		name, _ := mapOf(entry)["name"].(string)
+		return slices.Contains(w.Volumes, name)
+	})
+}
+
+func mapOf(entry any) body {
+	o, _ := entry.(body)
+	return o
 }
 
 func mapAt(o body, key string) body {

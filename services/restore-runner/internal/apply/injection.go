@@ -47,6 +47,8 @@ var BuiltinInjections = InjectionRules{
 	{Containers: []string{"consul-dataplane", "consul-connect-inject-init"}, Volumes: []string{"consul-connect-inject-data"}, Annotations: []string{"consul.hashicorp.com/connect-inject-status"}},
 	{Containers: []string{"daprd"}, Volumes: []string{"dapr-*"}},
 	{Containers: []string{"kuma-sidecar", "kuma-init", "kuma-validation"}, Volumes: []string{"kuma-sidecar-tmp", "kuma-init-tmp"}},
+	// What an earlier restore added to a Pod, to wait for the data of its volumes.
+	{Containers: []string{"restore-wait"}, Volumes: []string{"restore-wait"}},
 	{Containers: []string{"envoy", "osm-init"}, Volumes: []string{"envoy-bootstrap-config-volume"}},
 }
 

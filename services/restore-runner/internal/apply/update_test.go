@@ -191,6 +191,21 @@ func TestAnUpdateOfAPodLeavesItsInjectedSidecar(t *testing.T) {
 	require.Equal(t, []any{object{"name": "app", "image": "1"}, object{"name": "istio-proxy", "image": "proxy:2"}}, s.Object(podPath)["spec"].(object)["containers"])
 }
 
+// What an earlier restore had a Pod wait with is no difference: the API server would refuse to remove it.
+func TestAnUpdateOfARestoredPodLeavesWhatItWaitedWith(t *testing.T) {
+	s, c, _ := startServer(t)
+	live := object{"spec": object{"containers": []any{object{"name": "app", "image": "1"}}, "initContainers": []any{object{"name": "restore-wait"}, object{"name": "schema"}},
+		"volumes": []any{object{"name": "data"}, object{"name": "restore-wait"}}}}
+	putObject(s, podPath, "Pod", live)
+	request := storedRequest("pods", "Pod", object{"spec": object{"containers": []any{object{"name": "app", "image": "1"}}, "initContainers": []any{object{"name": "schema"}},
+		"volumes": []any{object{"name": "data"}}}})
+	request.Injections = apply.BuiltinInjections
+	got := c.Apply(t.Context(), request)
+	require.NoError(t, got.Err)
+	require.Empty(t, got.Warning)
+	require.Empty(t, got.Fields)
+}
+
 // An action adds a container without the fields that the API server fills in: each later restore found the Pod changed.
 func TestFieldsThatTheServerAddsAreNoDifference(t *testing.T) {
 	pod := func(fields ...object) object {

@@ -190,6 +190,19 @@ func TestASharedClaimIsFilledOnce(t *testing.T) {
 	}
 }
 
+// The claim of a generic ephemeral volume is its controller's, and not in the restore.
+func TestAnEphemeralVolumeIsFilled(t *testing.T) {
+	s, b := newPodVolumeServer(t), &backup{}
+	b.addObject("pods", "v1", "Pod", "a", "db-0", object{"spec": object{
+		"containers": []any{object{"name": "db"}}, "volumes": []any{object{"name": "work", "ephemeral": object{"volumeClaimTemplate": object{}}}}}})
+	b.elsewhere = []volumedata.Data{fileBackup("work", "db-0-work", "snap-work")}
+	f := runFiled(t, s, b, toB())
+	require.Empty(t, f.results.Errors.allMessages())
+	require.Empty(t, f.results.Warnings.allMessages())
+	require.NotNil(t, waitContainer(s, dbPath))
+	require.Equal(t, "snap-work", requestsOf(t, s)["work"]["spec"].(object)["snapshotID"])
+}
+
 // A claim is filled with a Pod: without one it stays empty, which is an error.
 func TestAClaimWithoutItsPodIsAnError(t *testing.T) {
 	s, b := newPodVolumeServer(t), filedPod()

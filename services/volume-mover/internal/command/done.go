@@ -15,9 +15,10 @@ import (
 // doneDir is the directory of done files in a volume (Velero 1.18).
 const doneDir = ".velero"
 
-// Modes of the done file and its directory, which any user of the volume reads.
+// Modes of the done file and its directory. Any user of the volume reads the file, and removes it: Pods that do
+// not run as root could not, and some programs do not start beside a directory that they do not know.
 const (
-	doneDirMode  = fs.FileMode(0o755)
+	doneDirMode  = fs.FileMode(0o777)
 	doneFileMode = fs.FileMode(0o644)
 )
 

@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -100,6 +102,23 @@ func TestWaitDoesNotWaitForWhatItCannotSee(t *testing.T) {
 	require.Equal(t, ExitFailed, <-b.code)
 	require.Contains(t, b.log.String(), "volume data: user")
 	require.Contains(t, b.log.String(), "cannot see whether its data is there")
+}
+
+// Most Pods do not run as root, as whom a mover makes the done file. A broker that finds .velero beside its
+// partitions does not start.
+func TestAnyUserOfTheVolumeRemovesTheDoneFile(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root, which movers are")
+	}
+	const user = 1001
+	b := newWaitBed(t, "data")
+	volume := filepath.Join(b.dir, "data")
+	require.NoError(t, errors.Join(os.Chmod(filepath.Dir(b.dir), 0o755), os.Chown(volume, user, user)))
+	b.finish("data", "uid")
+	remove := exec.CommandContext(t.Context(), "rm", "-r", filepath.Join(volume, doneDir))
+	remove.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}}
+	out, err := remove.CombinedOutput()
+	require.NoError(t, err, string(out))
 }
 
 func TestWaitWithoutVolumesIsAnError(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,21 +27,20 @@ const waitContainer = "restore-wait"
 func (c *Controller) acceptRequest(ctx context.Context, v view) (time.Duration, error) {
 	switch {
 	case v.cancel:
-		return 0, c.endRequest(ctx, v, velerov1.PodVolumePhaseCanceled, "canceled before it began", func(view) {})
+		return 0, c.endRequest(ctx, v, velerov1.PodVolumePhaseCanceled, strings.TrimSuffix("canceled before it began: "+*v.message, ": "), func(view) {})
 	case v.uploader != uploaderKopia:
 		return 0, c.failRequest(ctx, v, "uploader type %q is not supported, only %q is", v.uploader, uploaderKopia)
 	case v.mover == moverpod.ValueRestore && c.slots.hasToWait(v.requestKey()): // its Pod is not looked at for nothing
 		return waitInterval, nil
 	}
-	node, err := c.findNode(ctx, v)
-	if err != nil {
+	node, why, err := c.findNode(ctx, v)
+	switch {
+	case err != nil:
 		return 0, c.settleError(ctx, v, err)
-	}
-	if node == "" {
-		return waitInterval, nil
-	}
-	if !c.slots.takeSlot(v, node) {
-		return waitInterval, c.noteQueued(ctx, v)
+	case node == "":
+		return waitInterval, c.noteWait(ctx, v, why)
+	case !c.slots.takeSlot(v, node):
+		return waitInterval, c.noteWait(ctx, v, queuedMessage)
 	}
 	accepted := false
 	err = kube.Update(ctx, c.Reader, c.Client, v.Object, func(fresh client.Object) error {
@@ -66,44 +66,60 @@ func (c *Controller) acceptRequest(ctx context.Context, v view) (time.Duration, 
 // queuedMessage is that of a new request which waits for a slot.
 const queuedMessage = "waits for one of the movers that --movers-per-node and --movers allow"
 
-// noteQueued says why a request is not accepted yet. A new request without a message is one that no
+// noteWait says why a request is not accepted yet. A new request without a message is one that no
 // controller has seen: the backup gives it up in time.
-func (c *Controller) noteQueued(ctx context.Context, v view) error {
-	if *v.message != "" {
+func (c *Controller) noteWait(ctx context.Context, v view, why string) error {
+	if *v.message == why {
 		return nil
 	}
 	return kube.Update(ctx, c.Reader, c.Client, v.Object, func(fresh client.Object) error {
 		f := viewOf(fresh)
-		if !f.isNew() || *f.message != "" {
+		if !f.isNew() {
 			return kube.ErrSkip
 		}
-		*f.message = queuedMessage
+		*f.message = why
 		return nil
 	})
 }
 
-// findNode returns the node of a request; empty while the Pod of a restore does not wait there for its data.
-func (c *Controller) findNode(ctx context.Context, v view) (string, error) {
+// findNode returns the node of a request. It is empty while the Pod of a restore does not wait there for its
+// data, for the reason that is returned too.
+func (c *Controller) findNode(ctx context.Context, v view) (node, why string, err error) {
 	if b, ok := v.Object.(*velerov1.PodVolumeBackup); ok {
 		if b.Spec.Node == "" {
-			return "", &moverpod.RefusalError{Reason: "spec.node is required"}
+			return "", "", &moverpod.RefusalError{Reason: "spec.node is required"}
 		}
-		return b.Spec.Node, nil
+		return b.Spec.Node, "", nil
 	}
 	pod, err := c.findPod(ctx, v)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	isWait := func(name string) bool { return name == waitContainer }
 	if !slices.ContainsFunc(pod.Spec.InitContainers, func(i corev1.Container) bool { return isWait(i.Name) }) {
-		return "", &moverpod.RefusalError{Reason: fmt.Sprintf("Pod %s/%s has no init container %s that waits for the data", pod.Namespace, pod.Name, waitContainer)}
+		return "", "", &moverpod.RefusalError{Reason: fmt.Sprintf("Pod %s/%s has no init container %s that waits for the data", pod.Namespace, pod.Name, waitContainer)}
 	}
 	for _, s := range pod.Status.InitContainerStatuses {
 		if isWait(s.Name) && s.State.Running != nil {
-			return pod.Spec.NodeName, nil
+			return pod.Spec.NodeName, "", nil
 		}
 	}
-	return "", nil
+	return "", explainWait(pod), nil
+}
+
+// explainWait returns why the init container of a restored Pod does not run.
+func explainWait(pod *corev1.Pod) string {
+	for _, s := range pod.Status.InitContainerStatuses {
+		if w := s.State.Waiting; w != nil && s.Name == waitContainer {
+			return strings.TrimSuffix("the Pod's init container "+waitContainer+" does not run: "+w.Reason+": "+w.Message, ": ")
+		}
+	}
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			return "the Pod is not scheduled: " + c.Message
+		}
+	}
+	return ""
 }
 
 // findPod returns the Pod whose volume it is. One that has ended is no longer there, for its volumes are not.

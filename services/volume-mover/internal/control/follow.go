@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/services/volume-mover/internal/moverpod"
 	"github.com/holdfast-io/holdfast/services/volume-mover/internal/outcome"
@@ -21,6 +22,9 @@ const logTimeout = 5 * time.Second
 
 // listedEntries is how many entries that something is missing of a message names.
 const listedEntries = 3
+
+// notEmptyRemedy is what to do about a volume that held entries before its restore.
+const notEmptyRemedy = "; delete the Pod to have its controller start one with the volume as it is, or restore again with the annotation " + holdfast.AnnotationOverwriteVolumes
 
 // volumePath is where a mover has the volume.
 const volumePath = "/volume"
@@ -104,6 +108,9 @@ func endPhase(v view, result *outcome.Result) (velerov1.PodVolumePhase, string) 
 		return velerov1.PodVolumePhaseFailed, "the mover Pod was stopped: " + result.Message
 	}
 	message := result.Message
+	if result.NotEmpty {
+		message += notEmptyRemedy
+	}
 	for i, e := range result.Lost() {
 		if i == listedEntries {
 			break

@@ -102,6 +102,60 @@ func TestARestoreInTheQueueReadsNothing(t *testing.T) {
 	require.Equal(t, velerov1.PodVolumePhaseAccepted, second.Status.Phase)
 }
 
+// TestARequestSaysWhatItsPodWaitsFor: nothing ends a request whose Pod cannot start, so that its message is what a user
+// has to go by.
+func TestARequestSaysWhatItsPodWaitsFor(t *testing.T) {
+	r := newRestore("r-1", "data")
+	b := newBed(t, r)
+	b.startWaiting()
+	b.setPod(func(pod *corev1.Pod) {
+		pod.Status.InitContainerStatuses = nil
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "claim data is not found"}}
+	})
+	require.Equal(t, 5*time.Second, b.step(r))
+	require.Equal(t, "the Pod is not scheduled: claim data is not found", r.Status.Message)
+	require.Empty(t, r.Status.Phase)
+	before := b.version(r)
+	b.step(r)
+	require.Equal(t, before, b.version(r), "it is written once")
+
+	b.setPod(func(pod *corev1.Pod) {
+		pod.Status.Conditions = nil
+		pod.Status.InitContainerStatuses = []corev1.ContainerStatus{
+			{Name: "other", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "PodInitializing"}}},
+			{Name: "restore-wait", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "no pull secret"}}},
+		}
+	})
+	b.step(r)
+	const waits = "the Pod's init container restore-wait does not run: ImagePullBackOff: no pull secret"
+	require.Equal(t, waits, r.Status.Message)
+	t.Run("until it is canceled", func(t *testing.T) {
+		canceled := r.DeepCopy()
+		canceled.Name, canceled.ResourceVersion, canceled.UID, canceled.Spec.Cancel = "r-2", "", "", true
+		require.NoError(t, b.client.Create(t.Context(), canceled))
+		b.step(canceled)
+		require.Equal(t, "canceled before it began: "+waits, canceled.Status.Message)
+	})
+	b.startWaiting()
+	b.step(r)
+	require.Equal(t, velerov1.PodVolumePhaseAccepted, r.Status.Phase)
+	require.Empty(t, r.Status.Message)
+}
+
+// TestAVolumeThatIsNotEmptyHasARemedy: the claims of an application that was deleted are often there.
+func TestAVolumeThatIsNotEmptyHasARemedy(t *testing.T) {
+	r := newRestore("r-1", "data")
+	b := newBed(t, r)
+	b.startWaiting()
+	b.step(r)
+	b.run("r-1")
+	b.end("r-1", outcome.Result{Phase: outcome.Failed, Message: "the target is not empty", NotEmpty: true})
+	b.step(r)
+	require.Equal(t, velerov1.PodVolumePhaseFailed, r.Status.Phase)
+	require.Contains(t, r.Status.Message, "the target is not empty; delete the Pod")
+	require.Contains(t, r.Status.Message, "holdfast.io/overwrite-volumes")
+}
+
 func TestWhichRestoresAreRefused(t *testing.T) {
 	for message, change := range map[string]func(*bed, *velerov1.PodVolumeRestore){
 		"Pod shop/web-1 is gone": func(_ *bed, r *velerov1.PodVolumeRestore) { r.Spec.Pod.Name = "web-1" },

@@ -93,6 +93,8 @@ type Result struct {
 	Message string `json:"message,omitempty"`
 	// Unopened means that the repository could not be opened or created.
 	Unopened bool `json:"unopened,omitempty"`
+	// NotEmpty means that nothing was restored, since the target holds entries.
+	NotEmpty bool `json:"notEmpty,omitempty"`
 	// SnapshotID is the ID of the snapshot that was stored or restored.
 	SnapshotID string `json:"snapshotID,omitempty"`
 	// Bytes is the length of all files; of a restore, what was written.

@@ -51,7 +51,7 @@ func Run(ctx context.Context, r *repository.Repository, spec Spec, rec *outcome.
 	case ctx.Err() != nil:
 		result.Phase, result.Message = outcome.Canceled, fmt.Sprintf("canceled (%v); the target holds a part of the snapshot", context.Cause(ctx))
 	case err != nil:
-		result.Phase, result.Message = outcome.Failed, err.Error()
+		result.Phase, result.Message, result.NotEmpty = outcome.Failed, err.Error(), errors.Is(err, ErrNotEmpty)
 	}
 	result.Bytes, result.Files, result.Directories, result.Symlinks = w.counts.bytes, w.counts.files, w.counts.directories, w.counts.symlinks
 	rec.Finish(&result)

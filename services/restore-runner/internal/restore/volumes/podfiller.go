@@ -140,6 +140,9 @@ func (f *PodFiller) volumesOf(o *object.Object) (list []podVolume) {
 			continue
 		}
 		v := podVolume{name: object.TextAt(volume, "name"), claim: object.TextAt(object.MapAt(volume, "persistentVolumeClaim"), "claimName")}
+		if volume["ephemeral"] != nil { // its controller makes the claim
+			v.claim = pod + "-" + v.name
+		}
 		if v.snapshot = f.Volumes.PodBackup(source, pod, v.name, v.claim); v.snapshot == nil {
 			continue
 		}
