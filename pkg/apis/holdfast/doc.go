@@ -124,7 +124,9 @@ const (
 )
 
 // RestoreChoices are the annotations of a Restore that change what it does to the cluster.
-var RestoreChoices = []string{AnnotationOrder, AnnotationRunAgain, AnnotationRunningJobs, AnnotationPreserveAddresses, AnnotationItems, AnnotationItemsWith}
+var RestoreChoices = []string{
+	AnnotationOrder, AnnotationRunAgain, AnnotationRunningJobs, AnnotationPreserveAddresses, AnnotationOverwriteVolumes, AnnotationItems, AnnotationItemsWith,
+}
 
 // WithdrawnRepeatedly begins the value of AnnotationWithdrawn on a location that something keeps making the
 // default: it does not become that any more.

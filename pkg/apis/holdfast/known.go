@@ -13,7 +13,7 @@ var known = []string{
 	AnnotationPaused, AnnotationFilesLocation, AnnotationPostHooks, AnnotationTarballBytes, AnnotationVerified, AnnotationIgnoreRunning, AnnotationOrder,
 	AnnotationRunAgain, AnnotationRunningJobs, AnnotationPreserveAddresses, AnnotationItems, AnnotationItemsWith, AnnotationSpreadWindow,
 	AnnotationConcurrencyPolicy, AnnotationPendingSlot, AnnotationActiveSchedule, AnnotationCatchUp, AnnotationSkipDeleteActions,
-	AnnotationLeaveVolumeData, AnnotationDefault, AnnotationWithdrawn, AnnotationObjectStore,
+	AnnotationLeaveVolumeData, AnnotationOverwriteVolumes, AnnotationDefault, AnnotationWithdrawn, AnnotationObjectStore,
 	Prefix + "traceparent", Prefix + "attempt-traceparent", AnnotationAddress,
 }
 

@@ -23,7 +23,7 @@ func (v *Validator) Restore(ctx context.Context, r *velerov1.Restore) (Problems,
 	}
 	problems := RestoreSpec(&r.Spec)
 	problems.checkAnnotations(r.Annotations)
-	for _, annotation := range []string{holdfast.AnnotationIgnoreRunning, holdfast.AnnotationPreserveAddresses} {
+	for _, annotation := range []string{holdfast.AnnotationIgnoreRunning, holdfast.AnnotationPreserveAddresses, holdfast.AnnotationOverwriteVolumes} {
 		if value, set := r.Annotations[annotation]; set && value != "true" && value != "false" {
 			problems.addProblem("metadata.annotations["+annotation+"]", "%q is neither true nor false", value)
 		}

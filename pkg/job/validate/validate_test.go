@@ -320,6 +320,7 @@ func TestAnnotationsOfJobs(t *testing.T) {
 		holdfast.AnnotationPreserveAddresses: {restore: []string{"true", "false"}, wrongRestore: []string{"", "yes"}},
 		holdfast.AnnotationOrder:             {restore: []string{"owners"}, wrongRestore: []string{"Owners"}},
 		holdfast.AnnotationRunAgain:          {restore: []string{"workflows.argoproj.io,orders.acme.cert-manager.io"}, wrongRestore: []string{"workflows"}},
+		holdfast.AnnotationOverwriteVolumes:  {restore: []string{"true", "false"}, wrongRestore: []string{"yes"}},
 		holdfast.AnnotationRunningJobs:       {restore: []string{"start", "suspend", "skip"}, wrongRestore: []string{"stop"}},
 		holdfast.AnnotationItems:             {restore: []string{"deploy/shop/web", "Cluster.cluster.x-k8s.io/a/b, clusterrole/system:x"}, wrongRestore: []string{"", "web", "deploy/shop/web/x", "deploy//web", "a/b,"}},
 		holdfast.AnnotationItemsWith:         {wrongRestore: []string{"", "children"}},
