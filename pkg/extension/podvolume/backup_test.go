@@ -361,8 +361,14 @@ func (b *backupBed) await(t *testing.T, stop <-chan struct{}) <-chan string {
 // tick lets the wait look again.
 func (b *backupBed) tick(t *testing.T, d time.Duration) {
 	t.Helper()
-	require.Eventually(t, b.clock.HasWaiters, time.Minute, time.Millisecond)
+	b.awaitPause(t)
 	b.clock.Step(d)
+}
+
+// awaitPause waits until the wait has looked and pauses.
+func (b *backupBed) awaitPause(t *testing.T) {
+	t.Helper()
+	require.Eventually(t, b.clock.HasWaiters, time.Minute, time.Millisecond)
 }
 
 // The wait for a Pod ends with the last of its requests, and those of other Pods do not matter.
@@ -375,6 +381,7 @@ func TestTheWaitEndsWithTheLastRequestOfThePod(t *testing.T) {
 	end := b.await(t, nil)
 	for i, volume := range []string{"v", "w"} {
 		b.tick(t, time.Minute)
+		b.awaitPause(t)
 		require.Empty(t, end, "%d of 2 are done", i)
 		b.setPhase(t, volume, []velerov1.PodVolumePhase{velerov1.PodVolumePhaseCompleted, velerov1.PodVolumePhaseFailed}[i])
 	}
