@@ -8,8 +8,10 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllertest"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/kube"
@@ -17,11 +19,20 @@ import (
 	"github.com/holdfast-io/holdfast/services/volume-mover/internal/outcome"
 )
 
+// separateInformers gives each controller informers of its own: the fake ones have no lock.
+type separateInformers struct{ informertest.FakeInformers }
+
+func (*separateInformers) GetInformer(context.Context, client.Object, ...cache.InformerGetOption) (cache.Informer, error) {
+	return controllertest.NewFakeInformer(controllertest.Synced), nil
+}
+
 // serve runs the controller until the test or stop ends it. Its cache reports nothing.
 func (b *bed) serve() (stop func()) {
 	ctx, cancel := context.WithCancel(b.t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- b.controller.Run(ctx, &informertest.FakeInformers{Scheme: kube.Scheme()}) }()
+	go func() {
+		ended <- b.controller.Run(ctx, &separateInformers{informertest.FakeInformers{Scheme: kube.Scheme()}})
+	}()
 	return func() {
 		cancel()
 		require.NoError(b.t, <-ended)
