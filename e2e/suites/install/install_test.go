@@ -29,6 +29,7 @@ func TestTheChartOnANode(t *testing.T) {
 		test func(*testing.T)
 	}{
 		{"an application comes back in another namespace", b.testApplications},
+		{"files of a StatefulSet come back", b.testVolumes},
 		{"callers from outside", b.testCallers},
 		{"replicas share the work", b.testReplicas},
 		{"a killed Pod does no harm", b.testKilled},
