@@ -53,7 +53,7 @@ func parse(args []string) (options, error) {
 	fs.StringVar(&o.version, "version", "", "tag of the images")
 	fs.StringVar(&o.revision, "revision", "", "commit the binaries were built from")
 	seconds := fs.Int64("created", 0, "time of creation in the images, in seconds since 1970")
-	fs.Int64Var(&o.limit, "limit", 30<<20, "largest compressed size of an image for one architecture, in bytes")
+	fs.Int64Var(&o.limit, "limit", 32<<20, "largest compressed size of an image for one architecture, in bytes")
 	archs := fs.String("archs", "amd64,arm64", "architectures, separated by commas")
 	if err := fs.Parse(args); err != nil {
 		return o, err
