@@ -34,8 +34,8 @@ func writeFiles(t *testing.T, dir, text string) {
 	require.NoError(t, os.Chtimes(at("tables"), then, then))
 }
 
-// describeFiles maps each entry to what a backup keeps of it. Of the directory itself the time is left out: the
-// file that tells the Pod of the end of a restore comes and goes in it.
+// describeFiles maps each entry to what a backup keeps of it. The time of the root is left out: a mover makes the
+// directory .velero in it, and the init container removes that.
 func describeFiles(t *testing.T, root string) map[string]string {
 	t.Helper()
 	found := map[string]string{}

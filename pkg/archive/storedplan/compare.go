@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// maxFirst bounds the differences that are told one by one.
+// maxFirst bounds the differences in Differences.First.
 const maxFirst = 20
 
 // Differences are those of a plan and what became of it, or would become of it now. Objects with unknown effects are
