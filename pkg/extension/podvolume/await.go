@@ -20,7 +20,7 @@ const awaitPause = 2 * time.Second
 // was closed before.
 func (b *Backupper) Await(ctx context.Context, stop <-chan struct{}, pods []client.ObjectKey) (bool, error) {
 	for begin := b.Clock.Now(); ; {
-		list, _, err := b.recent.read(b.Clock.Now(), begin, func() (all []Request, err error) {
+		list, _, err := b.recent.readRequests(b.Clock.Now(), begin, func() (all []Request, err error) {
 			err = b.retryCall(ctx, "list the PodVolumeBackups of the backup", func() (err error) {
 				all, err = b.listRequests(ctx, NameBackup, BackupLabels(string(b.Backup.UID)))
 				return err

@@ -91,7 +91,7 @@ func (a podAction) Execute(ctx context.Context, o *action.Object, _ *action.Back
 	verdicts, _, err := a.judgePod(ctx, pod, "")
 	for i := range verdicts {
 		v := &verdicts[i]
-		note := v.note()
+		note := v.buildNote()
 		if v.reason == "" {
 			note = action.Note{Level: joblog.Info, Message: fmt.Sprintf("volume %s would be taken by file-system backup", v.name)}
 		}
@@ -134,9 +134,9 @@ func (a podAction) Start(ctx context.Context, o *action.Object, _ *action.Backup
 				requests++
 				continue
 			}
-			v.refuse(joblog.Error, "%s", err)
+			v.refuseVolume(joblog.Error, "%s", err)
 		}
-		r.Notes = append(r.Notes, v.note())
+		r.Notes = append(r.Notes, v.buildNote())
 	}
 	if requests > 0 {
 		r.OperationID = BackupOperationID(hash, requests)
@@ -156,8 +156,8 @@ func decodePod(o *action.Object) (*corev1.Pod, error) {
 	return pod, nil
 }
 
-// note is the message about a volume that is not taken.
-func (v *verdict) note() action.Note {
+// buildNote returns the message about a volume that is not taken.
+func (v *verdict) buildNote() action.Note {
 	return action.Note{Level: v.level, Message: fmt.Sprintf("volume %s: no file-system backup: %s", v.name, v.reason)}
 }
 

@@ -19,7 +19,7 @@ type verdict struct {
 	level  joblog.Level // of the reason
 }
 
-func (v *verdict) refuse(level joblog.Level, format string, args ...any) {
+func (v *verdict) refuseVolume(level joblog.Level, format string, args ...any) {
 	v.level, v.reason = level, fmt.Sprintf(format, args...)
 }
 
@@ -39,7 +39,7 @@ func (b *Backupper) judgePod(ctx context.Context, pod *corev1.Pod, hash string) 
 	var all []verdict
 	for _, name := range missing {
 		v := verdict{podVolume: podVolume{name: name, explicit: true}}
-		v.refuse(joblog.Error, "the pod has no volume of that name")
+		v.refuseVolume(joblog.Error, "the pod has no volume of that name")
 		all = append(all, v)
 	}
 	if len(chosen) == 0 {
@@ -53,7 +53,7 @@ func (b *Backupper) judgePod(ctx context.Context, pod *corev1.Pod, hash string) 
 	for i := range chosen {
 		v := verdict{podVolume: chosen[i]}
 		if _, requested := b.past[hash][v.name]; !requested && (!there || live.uid != string(pod.UID)) {
-			v.refuse(joblog.Error, "the pod is gone")
+			v.refuseVolume(joblog.Error, "the pod is gone")
 		}
 		if v.reason == "" {
 			err = b.judgeVolume(ctx, s, pod.Namespace, &live, &v, hash)
@@ -80,41 +80,41 @@ func (b *Backupper) judgeVolume(ctx context.Context, s *survey, namespace string
 	ended := p.phase == corev1.PodSucceeded || p.phase == corev1.PodFailed
 	switch owner := b.ownerOf(s, claim); {
 	case v.unfit != "":
-		v.refuse(joblog.Warning, "%s", v.unfit)
+		v.refuseVolume(joblog.Warning, "%s", v.unfit)
 	case v.facts != nil && v.facts.unfit != "":
 		level := v.skipLevel()
 		if v.facts.onNode {
 			level = max(level, joblog.Warning)
 		}
-		v.refuse(level, "%s", v.facts.unfit)
+		v.refuseVolume(level, "%s", v.facts.unfit)
 	case v.claim != "" && owner != "" && owner != p.name:
-		v.refuse(joblog.Info, "claim %s is taken with pod %s", v.claim, owner)
+		v.refuseVolume(joblog.Info, "claim %s is taken with pod %s", v.claim, owner)
 	case ended && v.claim == "":
-		v.refuse(joblog.Info, "the pod has ended, and what it had on its node may be gone")
+		v.refuseVolume(joblog.Info, "the pod has ended, and what it had on its node may be gone")
 	case ended:
-		v.refuse(joblog.Error, "the pod has ended, and no running pod of the backup chooses claim %s", v.claim)
-	case !p.runs():
-		v.refuse(joblog.Error, "the pod does not run: it is %s", p.describe())
+		v.refuseVolume(joblog.Error, "the pod has ended, and no running pod of the backup chooses claim %s", v.claim)
+	case !p.isRunning():
+		v.refuseVolume(joblog.Error, "the pod does not run: it is %s", p.describeState())
 	case !v.mounted && v.claim == "":
-		v.refuse(v.skipLevel(), "no container mounts it, so that it has no data")
+		v.refuseVolume(v.skipLevel(), "no container mounts it, so that it has no data")
 	case !v.mounted:
-		v.refuse(joblog.Error, "no container mounts it, so that it is not on the node")
+		v.refuseVolume(joblog.Error, "no container mounts it, so that it is not on the node")
 	case v.facts != nil && v.facts.failure != "":
-		v.refuse(joblog.Error, "%s", v.facts.failure)
+		v.refuseVolume(joblog.Error, "%s", v.facts.failure)
 	default:
 		problem, err := b.checkMover(ctx, p.node)
 		if err != nil {
 			return err
 		}
 		if problem != "" {
-			v.refuse(joblog.Error, "%s", problem)
+			v.refuseVolume(joblog.Error, "%s", problem)
 		}
 	}
 	return nil
 }
 
-// describe says in which state a Pod is that does not run.
-func (p *podFacts) describe() string {
+// describeState says in which state a Pod is that does not run.
+func (p *podFacts) describeState() string {
 	switch {
 	case p.leaves:
 		return "being deleted"

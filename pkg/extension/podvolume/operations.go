@@ -156,7 +156,7 @@ func (o *Operations) Cancel(ctx context.Context, op action.Operation, job []byte
 		return false, err
 	}
 	for i := range all {
-		if !owner.owns(op.Action, all[i].Object) {
+		if !owner.ownsRequest(op.Action, all[i].Object) {
 			return false, fmt.Errorf("request %s is not labelled as one of %q, it is not cancelled", all[i].Object.GetName(), owner.Metadata.Name)
 		}
 	}

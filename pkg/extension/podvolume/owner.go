@@ -24,8 +24,8 @@ func decodeOwner(job []byte) (o jobOwner, err error) {
 	return o, nil
 }
 
-// owns reports whether a request of an action is labelled as the job's.
-func (o *jobOwner) owns(action string, request client.Object) bool {
+// ownsRequest reports whether a request of an action is labelled as the job's.
+func (o *jobOwner) ownsRequest(action string, request client.Object) bool {
 	label := velerov1.LabelBackupUID
 	if action == NameRestore {
 		label = velerov1.LabelRestoreUID

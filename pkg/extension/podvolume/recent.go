@@ -48,7 +48,7 @@ func (o *Operations) recentRequests(ctx context.Context, op action.Operation, jo
 		label = velerov1.LabelRestoreUID
 	}
 	list := o.recent.ofJob(op.Action+"/"+owner.Metadata.UID, o.Clock.Now())
-	_, requests, err := list.read(o.Clock.Now(), time.Time{}, func() ([]Request, error) {
+	_, requests, err := list.readRequests(o.Clock.Now(), time.Time{}, func() ([]Request, error) {
 		return o.listRequests(ctx, op.Action, map[string]string{label: owner.Metadata.UID})
 	})
 	all := requests[hash]
@@ -77,9 +77,9 @@ func (l *recentLists) ofJob(key string, now time.Time) *recentList {
 	return l.jobs[key]
 }
 
-// read returns the requests, also by the hash of their operations. It lists anew unless the list was
+// readRequests returns the requests, also by the hash of their operations. It lists anew unless the list was
 // begun after since, and lately. What is returned is shared: callers change nothing.
-func (r *recentList) read(now, since time.Time, list func() ([]Request, error)) ([]Request, map[string][]Request, error) {
+func (r *recentList) readRequests(now, since time.Time, list func() ([]Request, error)) ([]Request, map[string][]Request, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.at.After(since) && now.Sub(r.at) < recentUse {

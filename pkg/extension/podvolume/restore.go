@@ -64,9 +64,9 @@ type RestoredVolume struct {
 	ClaimUID string
 }
 
-// identity tells the request from all others of all restores. The Pods that mount one claim have one
+// identifyRequest tells the request from all others of all restores. The Pods that mount one claim have one
 // request.
-func (v *RestoredVolume) identity(restore types.UID) string {
+func (v *RestoredVolume) identifyRequest(restore types.UID) string {
 	if v.Claim != "" {
 		return string(restore) + "/" + v.Pod.Namespace + "/claim/" + v.Claim
 	}
@@ -75,14 +75,14 @@ func (v *RestoredVolume) identity(restore types.UID) string {
 
 // OperationID is the identifier of the operation that fills a volume.
 func (j *RestoreJob) OperationID(v *RestoredVolume) string {
-	return RestoreOperationID(Hash(v.identity(j.UID)), 1)
+	return RestoreOperationID(Hash(v.identifyRequest(j.UID)), 1)
 }
 
 // Request is the PodVolumeRestore of a volume: the same for every attempt of the restore.
 func (j *RestoreJob) Request(v *RestoredVolume) *velerov1.PodVolumeRestore {
 	labels := map[string]string{
 		velerov1.LabelRestoreName: velerov1.LabelValue(j.Name), velerov1.LabelRestoreUID: string(j.UID),
-		velerov1.LabelPodUID: string(v.PodUID), LabelOperation: Hash(v.identity(j.UID)),
+		velerov1.LabelPodUID: string(v.PodUID), LabelOperation: Hash(v.identifyRequest(j.UID)),
 	}
 	if v.ClaimUID != "" {
 		labels[velerov1.LabelClaimUID] = v.ClaimUID
@@ -90,7 +90,7 @@ func (j *RestoreJob) Request(v *RestoredVolume) *velerov1.PodVolumeRestore {
 	return &velerov1.PodVolumeRestore{
 		TypeMeta: metav1.TypeMeta{APIVersion: velerov1.GroupVersion.String(), Kind: "PodVolumeRestore"},
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: j.Namespace, Name: RequestName(j.Name, v.identity(j.UID)), Labels: labels,
+			Namespace: j.Namespace, Name: RequestName(j.Name, v.identifyRequest(j.UID)), Labels: labels,
 			// The restore comes first: its UID is the name of the file that tells the Pod of the end.
 			OwnerReferences: []metav1.OwnerReference{{
 				APIVersion: velerov1.GroupVersion.String(), Kind: "Restore", Name: j.Name, UID: j.UID, Controller: ptr.To(true),

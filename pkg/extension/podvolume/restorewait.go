@@ -61,7 +61,7 @@ func SetWait(spec map[string]any, w *Wait) map[string]any {
 	if len(w.Volumes) > 0 {
 		lists["containers"] = slices.Clone(listAt(spec, "containers"))
 		w.openClaims(volumes, lists["containers"], containers)
-		containers = slices.Insert(containers, 0, any(w.container(w.securityOf(spec))))
+		containers = slices.Insert(containers, 0, any(w.buildContainer(w.securityOf(spec))))
 		volumes = append(volumes, body{"name": WaitContainer, "emptyDir": body{}})
 	}
 	lists["initContainers"], lists["volumes"] = containers, volumes
@@ -109,7 +109,7 @@ func setReadOnly(container body, volume string) body {
 	return container
 }
 
-func (w *Wait) container(security body) body {
+func (w *Wait) buildContainer(security body) body {
 	args := []any{"wait", string(w.Restore), "--state", waitState}
 	for _, name := range w.Shared {
 		args = append(args, "--keep", name)

@@ -92,7 +92,7 @@ func (b *Backupper) eachPodPage(ctx context.Context, namespace string, page clie
 func (b *Backupper) addPod(s *survey, pod *corev1.Pod) {
 	facts := podFacts{name: pod.Name, uid: string(pod.UID), node: pod.Spec.NodeName, phase: pod.Status.Phase, leaves: pod.DeletionTimestamp != nil}
 	s.pods[pod.Name] = facts
-	if !facts.runs() || b.Selects != nil && !b.Selects(pod) {
+	if !facts.isRunning() || b.Selects != nil && !b.Selects(pod) {
 		return
 	}
 	chosen, _ := chooseVolumes(pod, b.byDefault(), b.Claims)
@@ -107,8 +107,8 @@ func (b *Backupper) addPod(s *survey, pod *corev1.Pod) {
 	}
 }
 
-// runs reports whether a mover can reach the volumes of the Pod.
-func (p *podFacts) runs() bool { return p.phase == corev1.PodRunning && p.node != "" && !p.leaves }
+// isRunning reports whether a mover can reach the volumes of the Pod.
+func (p *podFacts) isRunning() bool { return p.phase == corev1.PodRunning && p.node != "" && !p.leaves }
 
 // findPast finds the requests that earlier holders of the backup made.
 func (b *Backupper) findPast(ctx context.Context) error {

@@ -46,7 +46,7 @@ func New(ctx context.Context, c Config) (*App, error) {
 }
 
 func addController(rt *service.Runtime, c *Config) error {
-	resources, err := c.resources()
+	resources, err := c.parseResources()
 	if err != nil {
 		return err
 	}

@@ -70,7 +70,7 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 
 // validate checks the settings of this service; errors name the flag.
 func (c *Config) validate() error {
-	_, resources := c.resources()
+	_, resources := c.parseResources()
 	return errors.Join(
 		service.CheckDurations(
 			service.Duration{Flag: "mover-prepare-timeout", Value: c.PrepareTimeout, Least: time.Second},
@@ -96,8 +96,8 @@ func (c *Config) checkTexts() error {
 	return nil
 }
 
-// resources are those of a mover Pod.
-func (c *Config) resources() (found corev1.ResourceRequirements, err error) {
+// parseResources returns those of a mover Pod.
+func (c *Config) parseResources() (found corev1.ResourceRequirements, err error) {
 	for _, r := range []struct {
 		flag, text string
 		list       *corev1.ResourceList

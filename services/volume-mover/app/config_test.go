@@ -41,12 +41,12 @@ func TestAValueThatCannotBeIsRefused(t *testing.T) {
 func TestResourcesOfMovers(t *testing.T) {
 	c := service.NewConfig[Config]()
 	c.CPULimit = "2"
-	found, err := c.resources()
+	found, err := c.parseResources()
 	require.NoError(t, err)
 	require.Equal(t, corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("128Mi"), corev1.ResourceCPU: resource.MustParse("10m")}, found.Requests)
 	require.Equal(t, corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("512Mi"), corev1.ResourceCPU: resource.MustParse("2")}, found.Limits)
 	c.MemoryLimit, c.MemoryRequest, c.CPULimit, c.CPURequest = "", "", "", ""
-	found, err = c.resources()
+	found, err = c.parseResources()
 	require.NoError(t, err)
 	require.Empty(t, found)
 }
