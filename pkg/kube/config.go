@@ -5,6 +5,7 @@ import (
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/clock"
 
 	"github.com/holdfast-io/holdfast/pkg/telemetry"
 )
@@ -12,7 +13,8 @@ import (
 // Config returns the configuration of a connection to the API server. An empty path means
 // KUBECONFIG, then ~/.kube/config, then the Pod's service account. Requests are not limited on the
 // client's side (QPS -1): the server's own priority and fairness decides, and what sends many
-// requests adapts to it.
+// requests adapts to it. What an API server forbids within 30 s after it was unreachable is asked again: a server that
+// starts answers before it has read the roles.
 func Config(kubeconfig string) (*rest.Config, error) {
 	return ConfigForContext(kubeconfig, "")
 }
@@ -29,5 +31,6 @@ func ConfigForContext(kubeconfig, context string) (*rest.Config, error) {
 	}
 	cfg.QPS = -1
 	cfg.UserAgent = "holdfast/" + telemetry.Version()
+	cfg.Wrap((&apiServerOutage{clock: clock.RealClock{}}).wrapTransport)
 	return cfg, nil
 }

@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
-	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -17,7 +15,6 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
 	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
-	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/kube/resource"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/pkg/spec/hook"
@@ -142,9 +139,6 @@ func (c *backupCollection) openActions(ctx context.Context, catalog *resource.Ca
 	return a
 }
 
-// startingTime is for how long discovery may be forbidden: an API server that starts answers before it has read the roles.
-const startingTime = 30 * time.Second
-
 // discoverResources reads the resources that the cluster serves and builds the filter with their names.
 func (c *backupCollection) discoverResources(ctx context.Context) (*resource.Catalog, *selection.Filter, error) {
 	return c.discoverFor(ctx, &c.held.Object.Spec, c.namespaces, c.held.Log)
@@ -152,11 +146,7 @@ func (c *backupCollection) discoverResources(ctx context.Context) (*resource.Cat
 
 // discoverFor is discoverResources for a spec and the namespaces that it selects.
 func (k *Kind) discoverFor(ctx context.Context, spec *velerov1.BackupSpec, namespaces []string, log *slog.Logger) (catalog *resource.Catalog, filter *selection.Filter, err error) {
-	loop, began := k.callLoop(log), k.Clock.Now()
-	loop.Transient = func(err error) bool {
-		return kube.IsTransient(err) || apierrors.IsForbidden(err) && k.Clock.Since(began) < startingTime
-	}
-	err = loop.Do(ctx, "discover resources", func() error {
+	err = k.callLoop(log).Do(ctx, "discover resources", func() error {
 		catalog, err = k.Cluster.Discover(ctx)
 		return err
 	})

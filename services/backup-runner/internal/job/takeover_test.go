@@ -205,27 +205,6 @@ func (u *unserved) Discover(ctx context.Context) (*resource.Catalog, error) {
 	return u.Cluster.Discover(ctx)
 }
 
-// starting is a cluster whose API server has not read the roles yet, for some requests.
-type starting struct {
-	Cluster
-	left int
-}
-
-func (s *starting) Discover(ctx context.Context) (*resource.Catalog, error) {
-	if s.left--; s.left >= 0 {
-		return nil, fmt.Errorf("discover resources: %w", apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("unknown")))
-	}
-	return s.Cluster.Discover(ctx)
-}
-
-// An API server that had just started forbade discovery, and the backup failed.
-func TestAnAPIServerThatStartsMayForbidDiscovery(t *testing.T) {
-	w, b := richWorld(t, 1)
-	w.Cluster = &starting{w.Cluster, 2}
-	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
-	w.requireComplete(t, b, velerov1.BackupPhasePartiallyFailed)
-}
-
 // uncomposed is a bucket that cannot compose while err is set.
 type uncomposed struct {
 	objectstore.Store
