@@ -1,7 +1,8 @@
 // Package podvolume moves the data of Pod volumes with file-system backups: the action that a
 // backup runs on Pods, the requests that it makes, and the progress of their operations. The
 // requests are Velero 1.18's PodVolumeBackups and PodVolumeRestores, so that volume-mover or
-// Velero's node-agent serves them.
+// Velero's node-agent serves them. It answers about the operations of moved CSI snapshots, too, whose
+// requests are DataUploads and DataDownloads.
 //
 // A request is named after the idempotency key of the call that makes it. A repetition of the call
 // finds the existing request, and makes no second one.
@@ -26,6 +27,9 @@ import (
 const (
 	NameBackup  = "holdfast.io/pod-volume-backup"
 	NameRestore = "holdfast.io/pod-volume-restore"
+	// NameUpload and NameDownload are Velero 1.18's, of operations with one DataUpload or DataDownload.
+	NameUpload   = "velero.io/csi-pvc-backupper"
+	NameDownload = "velero.io/csi-pvc-restorer"
 )
 
 const (

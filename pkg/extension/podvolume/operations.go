@@ -9,11 +9,15 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
 )
 
 // Operations answers about the operations of the actions, from the API server alone, and hands on
-// what others ask. One operation has the requests of one Pod.
+// what others ask. One operation has the requests of one Pod, or the one of a claim.
 type Operations struct {
 	API
 	// Others are asked about operations of other actions.
@@ -28,6 +32,9 @@ var _ action.Operations = (*Operations)(nil)
 const (
 	prefixBackup  = "pvb"
 	prefixRestore = "pvr"
+
+	prefixUpload   = "du-"
+	prefixDownload = "dd-"
 )
 
 // BackupOperationID is the identifier of an operation with so many PodVolumeBackups. The number
@@ -41,22 +48,53 @@ func RestoreOperationID(hash string, requests int) string {
 	return fmt.Sprintf("%s.%s.%d", prefixRestore, hash, requests)
 }
 
+// UploadOperationID is the identifier of the operation that moves the snapshot of a claim (Velero 1.18).
+func UploadOperationID(backup, claim types.UID) string {
+	return moveOperationID(prefixUpload, backup, claim)
+}
+
+// moveOperationID is also the value of a label.
+func moveOperationID(prefix string, job, claim types.UID) string {
+	return velerov1.LabelValue(prefix + string(job) + "." + string(claim))
+}
+
+// movePrefix begins the identifiers of operations with one DataUpload or DataDownload; empty for other actions.
+func movePrefix(action string) string {
+	return map[string]string{NameUpload: prefixUpload, NameDownload: prefixDownload}[action]
+}
+
+// isOfRestore reports whether an action is one of restores.
+func isOfRestore(action string) bool { return action == NameRestore || action == NameDownload }
+
 // isOwn reports whether an operation is of an action of this package.
-func isOwn(op action.Operation) bool { return op.Action == NameBackup || op.Action == NameRestore }
+func isOwn(op action.Operation) bool {
+	return op.Action == NameBackup || op.Action == NameRestore || movePrefix(op.Action) != ""
+}
 
 // OperationRequests returns the requests of an operation, sorted by their names, and how many there
 // were when it began.
 func (a API) OperationRequests(ctx context.Context, op action.Operation) (all []Request, begun int, err error) {
-	hash, begun, err := decodeOperation(op)
+	value, begun, err := decodeOperation(op)
 	if err != nil {
 		return nil, 0, err
 	}
-	all, err = a.listRequests(ctx, op.Action, map[string]string{LabelOperation: hash})
+	label := LabelOperation
+	if movePrefix(op.Action) != "" {
+		label = velerov1.LabelAsyncOperation
+	}
+	all, err = a.listRequests(ctx, op.Action, map[string]string{label: value})
 	return all, begun, err
 }
 
-// decodeOperation reads the identifier of an operation.
-func decodeOperation(op action.Operation) (hash string, begun int, err error) {
+// decodeOperation reads the identifier of an operation: the value of the label of its requests, and their
+// number.
+func decodeOperation(op action.Operation) (value string, begun int, err error) {
+	if prefix := movePrefix(op.Action); prefix != "" {
+		if !strings.HasPrefix(op.ID, prefix) || len(validation.IsValidLabelValue(op.ID)) > 0 {
+			return "", 0, fmt.Errorf("%w: operation %q is not of action %s", action.ErrUnknownOperation, op.ID, op.Action)
+		}
+		return op.ID, 1, nil
+	}
 	parts := strings.Split(op.ID, ".")
 	prefix := map[string]string{NameBackup: prefixBackup, NameRestore: prefixRestore}[op.Action]
 	if len(parts) == 3 && parts[0] == prefix && len(parts[1]) == hashLength { //nolint:mnd // prefix, hash, number
@@ -69,22 +107,27 @@ func decodeOperation(op action.Operation) (hash string, begun int, err error) {
 }
 
 // listRequests returns the requests of an action with these labels, sorted by their names.
-func (a API) listRequests(ctx context.Context, name string, labels map[string]string) (all []Request, err error) {
-	if name == NameBackup {
+func (a API) listRequests(ctx context.Context, name string, labels map[string]string) ([]Request, error) {
+	switch name {
+	case NameBackup:
 		list, err := a.ListBackups(ctx, labels)
-		for i := range list {
-			all = append(all, BackupRequest(&list[i]))
-		}
-		return sortRequests(all), err
+		return describeRequests(list, BackupRequest), err
+	case NameUpload:
+		list, err := a.ListUploads(ctx, labels)
+		return describeRequests(list, UploadRequest), err
+	case NameDownload:
+		list, err := a.listDownloads(ctx, labels)
+		return describeRequests(list, DownloadRequest), err
 	}
 	list, err := a.ListRestores(ctx, labels)
-	for i := range list {
-		all = append(all, RestoreRequest(&list[i]))
-	}
-	return sortRequests(all), err
+	return describeRequests(list, RestoreRequest), err
 }
 
-func sortRequests(all []Request) []Request {
+// describeRequests describes requests of one kind, sorted by their names.
+func describeRequests[T any](list []T, describe func(*T) Request) (all []Request) {
+	for i := range list {
+		all = append(all, describe(&list[i]))
+	}
 	slices.SortFunc(all, func(a, b Request) int { return strings.Compare(a.Object.GetName(), b.Object.GetName()) })
 	return all
 }
@@ -112,7 +155,7 @@ func (o *Operations) Progress(ctx context.Context, op action.Operation, job []by
 		}
 		failure := r.Failure(now)
 		if failure != "" {
-			failures = append(failures, fmt.Sprintf("volume %s of pod %s: %s", r.Volume, r.Pod, failure))
+			failures = append(failures, r.subject()+": "+failure)
 		}
 		switch {
 		case failure != "" || r.Ended():
@@ -122,6 +165,9 @@ func (o *Operations) Progress(ctx context.Context, op action.Operation, job []by
 		}
 	}
 	p.Units, p.Description = "bytes", fmt.Sprintf("%d of %d volumes are done", ended, begun)+waits
+	if movePrefix(op.Action) != "" && len(all) > 0 {
+		p.Units, p.Description = "Bytes", string(all[0].Phase)+waits // Velero 1.18
+	}
 	if ended < len(all) {
 		return p, nil
 	}

@@ -28,6 +28,8 @@ func newAPI(t *testing.T) (podvolume.API, *clocktesting.FakeClock) {
 	server := kubetest.Start(t)
 	server.Serve("velero.io/v1", "podvolumebackups", "PodVolumeBackup", true)
 	server.Serve("velero.io/v1", "podvolumerestores", "PodVolumeRestore", true)
+	server.Serve("velero.io/v2alpha1", "datauploads", "DataUpload", true)
+	server.Serve("velero.io/v2alpha1", "datadownloads", "DataDownload", true)
 	config := server.Config()
 	config.ContentType, config.QPS = "application/json", -1
 	c, err := client.New(config, client.Options{Scheme: kube.Scheme()})

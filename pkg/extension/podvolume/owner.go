@@ -27,7 +27,7 @@ func decodeOwner(job []byte) (o jobOwner, err error) {
 // ownsRequest reports whether a request of an action is labelled as the job's.
 func (o *jobOwner) ownsRequest(action string, request client.Object) bool {
 	label := velerov1.LabelBackupUID
-	if action == NameRestore {
+	if isOfRestore(action) {
 		label = velerov1.LabelRestoreUID
 	}
 	return o.Metadata.UID != "" && request.GetLabels()[label] == o.Metadata.UID

@@ -1,6 +1,7 @@
 package podvolume
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -29,7 +30,7 @@ type recentList struct {
 	mu       sync.Mutex
 	at       time.Time // when the list was begun
 	all      []Request
-	requests map[string][]Request // by the hash of the operation
+	requests map[string][]Request // by the operation
 }
 
 // recentRequests is OperationRequests, from a list that may be recentUse old. It lists again where the
@@ -44,7 +45,7 @@ func (o *Operations) recentRequests(ctx context.Context, op action.Operation, jo
 		return o.OperationRequests(ctx, op)
 	}
 	label := velerov1.LabelBackupUID
-	if op.Action == NameRestore {
+	if isOfRestore(op.Action) {
 		label = velerov1.LabelRestoreUID
 	}
 	list := o.recent.ofJob(op.Action+"/"+owner.Metadata.UID, o.Clock.Now())
@@ -91,7 +92,8 @@ func (r *recentList) readRequests(now, since time.Time, list func() ([]Request, 
 	}
 	r.at, r.all, r.requests = now, all, map[string][]Request{}
 	for i := range all {
-		of := all[i].Object.GetLabels()[LabelOperation]
+		labels := all[i].Object.GetLabels()
+		of := cmp.Or(labels[LabelOperation], labels[velerov1.LabelAsyncOperation])
 		r.requests[of] = append(r.requests[of], all[i])
 	}
 	return all, r.requests, nil

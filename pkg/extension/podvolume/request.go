@@ -11,15 +11,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/apis/velero/v2alpha1"
 )
 
-// Request is a PodVolumeBackup or PodVolumeRestore, as far as both are alike.
+// Request is a request to move the data of one volume, as far as all kinds are alike.
 type Request struct {
 	// Object is the request itself.
 	Object client.Object
-	// Pod and Volume name the volume.
-	Pod      client.ObjectKey
-	Volume   string
+	// Pod and Volume name the volume of a PodVolumeBackup or PodVolumeRestore.
+	Pod    client.ObjectKey
+	Volume string
+	// Claim names that of a DataUpload or DataDownload.
+	Claim    client.ObjectKey
 	Phase    velerov1.PodVolumePhase
 	Message  string
 	Progress velerov1.DataMoveOperationProgress
@@ -47,6 +50,34 @@ func RestoreRequest(r *velerov1.PodVolumeRestore) Request {
 		Phase: s.Phase, Message: s.Message, Progress: s.Progress, Started: s.StartTimestamp,
 		cancels: r.Spec.Cancel,
 	}
+}
+
+// UploadRequest describes a DataUpload.
+func UploadRequest(u *v2alpha1.DataUpload) Request {
+	s := &u.Status
+	return Request{
+		Object: u, Claim: client.ObjectKey{Namespace: u.Spec.SourceNamespace, Name: u.Spec.SourcePVC},
+		Phase: velerov1.PodVolumePhase(s.Phase), Message: s.Message, Progress: s.Progress, Started: s.StartTimestamp,
+		cancels: u.Spec.Cancel, empty: s.SnapshotID == "",
+	}
+}
+
+// DownloadRequest describes a DataDownload.
+func DownloadRequest(d *v2alpha1.DataDownload) Request {
+	s := &d.Status
+	return Request{
+		Object: d, Claim: client.ObjectKey{Namespace: d.Spec.TargetVolume.Namespace, Name: d.Spec.TargetVolume.PVC},
+		Phase: velerov1.PodVolumePhase(s.Phase), Message: s.Message, Progress: s.Progress, Started: s.StartTimestamp,
+		cancels: d.Spec.Cancel,
+	}
+}
+
+// subject names the volume in messages.
+func (r *Request) subject() string {
+	if r.Claim.Name != "" {
+		return "claim " + r.Claim.String()
+	}
+	return fmt.Sprintf("volume %s of pod %s", r.Volume, r.Pod)
 }
 
 // Ended reports whether the request is final.
@@ -106,6 +137,20 @@ func (a API) ListRestores(ctx context.Context, labels map[string]string) (all []
 	return all, err
 }
 
+// ListUploads returns the DataUploads of the server's namespace with these labels.
+func (a API) ListUploads(ctx context.Context, labels map[string]string) (all []v2alpha1.DataUpload, err error) {
+	var page v2alpha1.DataUploadList
+	err = a.eachPage(ctx, labels, &page, func() { all = append(all, page.Items...) })
+	return all, err
+}
+
+// listDownloads returns the DataDownloads of the server's namespace with these labels.
+func (a API) listDownloads(ctx context.Context, labels map[string]string) (all []v2alpha1.DataDownload, err error) {
+	var page v2alpha1.DataDownloadList
+	err = a.eachPage(ctx, labels, &page, func() { all = append(all, page.Items...) })
+	return all, err
+}
+
 // eachPage calls take for each page of a list.
 func (a API) eachPage(ctx context.Context, labels map[string]string, page client.ObjectList, take func()) error {
 	for more := ""; ; {
@@ -157,6 +202,10 @@ func (a API) CancelRequest(ctx context.Context, r *Request, reason string) error
 	case *velerov1.PodVolumeBackup:
 		o.Spec.Cancel = true
 	case *velerov1.PodVolumeRestore:
+		o.Spec.Cancel = true
+	case *v2alpha1.DataUpload:
+		o.Spec.Cancel = true
+	case *v2alpha1.DataDownload:
 		o.Spec.Cancel = true
 	}
 	err := a.Client.Patch(ctx, changed, client.MergeFrom(r.Object))

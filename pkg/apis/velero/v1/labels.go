@@ -27,6 +27,10 @@ const (
 	LabelCSIVolumeSnapshotClass = "velero.io/csi-volumesnapshot-class" // on a VolumeSnapshotClass
 	LabelPodVolumeBackup        = "velero.io/pod-volume-backup"        // on a mover Pod
 	LabelPodVolumeRestore       = "velero.io/pod-volume-restore"       // on a mover Pod
+	LabelDataUpload             = "velero.io/data-upload"              // on a mover Pod
+	LabelDataDownload           = "velero.io/data-download"            // on a mover Pod
+	LabelAsyncOperation         = "velero.io/async-operation-id"       // on DataUploads and DataDownloads
+	LabelDynamicPV              = "velero.io/dynamic-pv-restore"       // in the selector of a claim that a DataDownload fills, and on its volume
 	LabelVolumeNamespace        = "velero.io/volume-namespace"         // on a BackupRepository
 	LabelRepositoryType         = "velero.io/repository-type"          // on a BackupRepository
 	LabelComponent              = "component"                          // value "velero" on everything Velero's installer makes
