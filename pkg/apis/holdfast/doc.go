@@ -121,6 +121,9 @@ const (
 	// AnnotationObjectStore ("plugin") on a location makes the plugin of its provider's name serve
 	// it instead of the built-in store.
 	AnnotationObjectStore = "holdfast.io/object-store"
+	// AnnotationMaintenanceStopped on a BackupRepository is when another program was seen to maintain
+	// the repository, as RFC 3339. It is maintained again once a user has removed it.
+	AnnotationMaintenanceStopped = "holdfast.io/maintenance-stopped"
 )
 
 // RestoreChoices are the annotations of a Restore that change what it does to the cluster.

@@ -13,7 +13,7 @@ var known = []string{
 	AnnotationPaused, AnnotationFilesLocation, AnnotationPostHooks, AnnotationTarballBytes, AnnotationVerified, AnnotationIgnoreRunning, AnnotationOrder,
 	AnnotationRunAgain, AnnotationRunningJobs, AnnotationPreserveAddresses, AnnotationItems, AnnotationItemsWith, AnnotationSpreadWindow,
 	AnnotationConcurrencyPolicy, AnnotationPendingSlot, AnnotationActiveSchedule, AnnotationCatchUp, AnnotationSkipDeleteActions,
-	AnnotationLeaveVolumeData, AnnotationOverwriteVolumes, AnnotationDefault, AnnotationWithdrawn, AnnotationObjectStore,
+	AnnotationLeaveVolumeData, AnnotationOverwriteVolumes, AnnotationDefault, AnnotationWithdrawn, AnnotationObjectStore, AnnotationMaintenanceStopped,
 	Prefix + "traceparent", Prefix + "attempt-traceparent", AnnotationAddress,
 }
 

@@ -167,10 +167,10 @@ func moverRules() Rules {
 	return Rules{
 		Namespaced: slices.Concat(duty, events, []rbacv1.PolicyRule{
 			veleroRule([]string{"podvolumebackups", "podvolumerestores"}, "get", "list", "watch", "patch"),
-			veleroRule([]string{"backuprepositories"}, "get", "create", "patch"),
+			veleroRule([]string{"backuprepositories"}, "get", "list", "watch", "create", "patch", "delete"),
 			policyRule("", "pods", "list", "watch", "create", "delete"), policyRule("", "pods/log", "get"), policyRule("", "secrets", "create", "delete"),
 		}),
-		Cluster: []rbacv1.PolicyRule{policyRuleFor("", []string{"pods", "persistentvolumes", "persistentvolumeclaims"}, "get")},
+		Cluster: []rbacv1.PolicyRule{policyRuleFor("", []string{"pods", "persistentvolumes", "persistentvolumeclaims", "namespaces"}, "get")},
 	}
 }
 

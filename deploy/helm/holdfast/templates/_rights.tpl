@@ -149,14 +149,14 @@ exactly these. namespaced rules hold in the release's namespace, cluster rules e
 {{ include "holdfast.rights.duty" . }}
 {{ include "holdfast.rights.events" . }}
 - {apiGroups: [velero.io], resources: [podvolumebackups, podvolumerestores], verbs: [get, list, watch, patch]}
-- {apiGroups: [velero.io], resources: [backuprepositories], verbs: [get, create, patch]}
+- {apiGroups: [velero.io], resources: [backuprepositories], verbs: [get, list, watch, create, patch, delete]}
 - {apiGroups: [""], resources: [pods], verbs: [list, watch, create, delete]}
 - {apiGroups: [""], resources: [pods/log], verbs: [get]}
 - {apiGroups: [""], resources: [secrets], verbs: [create, delete]}
 {{- end -}}
 
 {{- define "holdfast.rights.cluster.volume-mover" -}}
-- {apiGroups: [""], resources: [pods, persistentvolumes, persistentvolumeclaims], verbs: [get]}
+- {apiGroups: [""], resources: [pods, persistentvolumes, persistentvolumeclaims, namespaces], verbs: [get]}
 {{- end -}}
 
 {{/* What a service that asks the API server who calls it needs. */}}
