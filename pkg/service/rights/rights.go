@@ -166,7 +166,7 @@ func deletionRules() Rules {
 func moverRules() Rules {
 	return Rules{
 		Namespaced: slices.Concat(duty, events, []rbacv1.PolicyRule{
-			veleroRule([]string{"podvolumebackups", "podvolumerestores"}, "get", "list", "watch", "patch"),
+			veleroRule([]string{"podvolumebackups", "podvolumerestores", "datauploads", "datadownloads"}, "get", "list", "watch", "patch"),
 			veleroRule([]string{"backuprepositories"}, "get", "list", "watch", "create", "patch", "delete"),
 			policyRule("", "pods", "list", "watch", "create", "delete"), policyRule("", "pods/log", "get"), policyRule("", "secrets", "create", "delete"),
 		}),

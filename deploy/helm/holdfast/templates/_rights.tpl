@@ -148,7 +148,7 @@ exactly these. namespaced rules hold in the release's namespace, cluster rules e
 {{- define "holdfast.rights.namespaced.volume-mover" -}}
 {{ include "holdfast.rights.duty" . }}
 {{ include "holdfast.rights.events" . }}
-- {apiGroups: [velero.io], resources: [podvolumebackups, podvolumerestores], verbs: [get, list, watch, patch]}
+- {apiGroups: [velero.io], resources: [podvolumebackups, podvolumerestores, datauploads, datadownloads], verbs: [get, list, watch, patch]}
 - {apiGroups: [velero.io], resources: [backuprepositories], verbs: [get, list, watch, create, patch, delete]}
 - {apiGroups: [""], resources: [pods], verbs: [list, watch, create, delete]}
 - {apiGroups: [""], resources: [pods/log], verbs: [get]}

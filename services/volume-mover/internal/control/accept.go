@@ -30,16 +30,16 @@ func (c *Controller) acceptRequest(ctx context.Context, v view) (time.Duration, 
 		return 0, c.endRequest(ctx, v, velerov1.PodVolumePhaseCanceled, strings.TrimSuffix("canceled before it began: "+*v.message, ": "), func(view) {})
 	case v.uploader != uploaderKopia:
 		return 0, c.failRequest(ctx, v, "uploader type %q is not supported, only %q is", v.uploader, uploaderKopia)
-	case v.mover == moverpod.ValueRestore && c.slots.hasToWait(v.requestKey()): // its Pod is not looked at for nothing
-		return waitInterval, nil
+	case v.kind != kindBackup && c.slots.hasToWait(v.requestKey()): // its Pod or snapshot is not looked at for nothing
+		return waitInterval, c.noteWait(ctx, v, queuedMessage)
 	}
-	node, why, err := c.findNode(ctx, v)
+	place, err := c.findPlace(ctx, v)
 	switch {
 	case err != nil:
 		return 0, c.settleError(ctx, v, err)
-	case node == "":
-		return waitInterval, c.noteWait(ctx, v, why)
-	case !c.slots.takeSlot(v, node):
+	case !place.ready:
+		return waitInterval, c.noteWait(ctx, v, place.why)
+	case !c.slots.takeSlot(v, place.node):
 		return waitInterval, c.noteWait(ctx, v, queuedMessage)
 	}
 	accepted := false
@@ -51,7 +51,7 @@ func (c *Controller) acceptRequest(ctx context.Context, v view) (time.Duration, 
 		now := metav1.NewTime(c.Clock.Now())
 		*f.phase, *f.message, *f.accepted = velerov1.PodVolumePhaseAccepted, "", &now
 		if r, ok := fresh.(*velerov1.PodVolumeRestore); ok {
-			r.Status.Node = node
+			r.Status.Node = place.node
 		}
 		return nil
 	})
@@ -62,6 +62,9 @@ func (c *Controller) acceptRequest(ctx context.Context, v view) (time.Duration, 
 	c.Metrics.countAccepted(v)
 	return 0, nil // the change comes back by the watch
 }
+
+// errNotServed is why a request of this kind is not begun.
+var errNotServed = &moverpod.RefusalError{Reason: "volume-mover does not serve requests of this kind"}
 
 // queuedMessage is that of a new request which waits for a slot.
 const queuedMessage = "waits for one of the movers that --movers-per-node and --movers allow"
@@ -82,29 +85,46 @@ func (c *Controller) noteWait(ctx context.Context, v view, why string) error {
 	})
 }
 
-// findNode returns the node of a request. It is empty while the Pod of a restore does not wait there for its
-// data, for the reason that is returned too.
-func (c *Controller) findNode(ctx context.Context, v view) (node, why string, err error) {
-	if b, ok := v.Object.(*velerov1.PodVolumeBackup); ok {
-		if b.Spec.Node == "" {
-			return "", "", &moverpod.RefusalError{Reason: "spec.node is required"}
+// placement is where the mover of a request can run.
+type placement struct {
+	// ready reports that it can now; else why says for what the request waits.
+	ready bool
+	why   string
+	// node is empty for any.
+	node string
+}
+
+// findPlace returns where the mover of a request can run.
+func (c *Controller) findPlace(ctx context.Context, v view) (placement, error) {
+	switch r := v.Object.(type) {
+	case *velerov1.PodVolumeBackup:
+		if r.Spec.Node == "" {
+			return placement{}, &moverpod.RefusalError{Reason: "spec.node is required"}
 		}
-		return b.Spec.Node, "", nil
+		return placement{ready: true, node: r.Spec.Node}, nil
+	case *velerov1.PodVolumeRestore:
+		return c.findWaitingPod(ctx, v)
 	}
+	return placement{}, errNotServed
+}
+
+// findWaitingPod returns the node of the Pod that waits for the data of a restore. It is not ready while the Pod does
+// not.
+func (c *Controller) findWaitingPod(ctx context.Context, v view) (placement, error) {
 	pod, err := c.findPod(ctx, v)
 	if err != nil {
-		return "", "", err
+		return placement{}, err
 	}
 	isWait := func(name string) bool { return name == waitContainer }
 	if !slices.ContainsFunc(pod.Spec.InitContainers, func(i corev1.Container) bool { return isWait(i.Name) }) {
-		return "", "", &moverpod.RefusalError{Reason: fmt.Sprintf("Pod %s/%s has no init container %s that waits for the data", pod.Namespace, pod.Name, waitContainer)}
+		return placement{}, &moverpod.RefusalError{Reason: fmt.Sprintf("Pod %s/%s has no init container %s that waits for the data", pod.Namespace, pod.Name, waitContainer)}
 	}
 	for _, s := range pod.Status.InitContainerStatuses {
 		if isWait(s.Name) && s.State.Running != nil {
-			return pod.Spec.NodeName, "", nil
+			return placement{ready: true, node: pod.Spec.NodeName}, nil
 		}
 	}
-	return "", explainWait(pod), nil
+	return placement{why: explainWait(pod)}, nil
 }
 
 // explainWait returns why the init container of a restored Pod does not run.

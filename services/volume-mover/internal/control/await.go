@@ -24,11 +24,19 @@ func (c *Controller) awaitMover(ctx context.Context, v view, pod *corev1.Pod) (t
 	if reason == "" {
 		reason = "node " + pod.Spec.NodeName + " has not begun"
 	}
-	return 0, c.failRequest(ctx, v, "the mover Pod did not start in %s: %s; its volume is expected at %s (--kubelet-root)", c.PrepareTimeout, reason, directoryOf(pod))
+	if directory := directoryOf(pod); directory != "" {
+		reason += "; its volume is expected at " + directory + " (--kubelet-root)"
+	}
+	return 0, c.failRequest(ctx, v, "the mover Pod did not start in %s: %s", c.PrepareTimeout, reason)
 }
 
-// waitReason returns why the container of a mover Pod waits, and whether that lasts.
+// waitReason returns why a mover Pod is not scheduled or its container waits, and whether that lasts.
 func waitReason(pod *corev1.Pod) (reason string, fatal bool) {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			reason = "it is not scheduled: " + c.Message
+		}
+	}
 	for _, s := range pod.Status.ContainerStatuses {
 		if w := s.State.Waiting; w != nil {
 			reason, fatal = strings.TrimSuffix(w.Reason+": "+w.Message, ": "), fatal || fatalWaits[w.Reason]

@@ -1,5 +1,6 @@
-// Package control serves PodVolumeBackups and PodVolumeRestores: it starts a mover Pod for each, follows it,
-// and writes down what became of the data. It also has movers remove snapshots.
+// Package control serves the requests to move data of volumes (PodVolumeBackups, PodVolumeRestores, DataUploads
+// and DataDownloads): it starts a mover Pod for each, follows it, and writes down what became of the data. It
+// also has movers remove snapshots.
 //
 // All state is in the requests and the Pods. Each step is decided from both as the API server has them and
 // can be taken again, so that a successor goes on where a controller was killed.
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -27,6 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/apis/velero/v2alpha1"
 	"github.com/holdfast-io/holdfast/services/volume-mover/internal/moverpod"
 )
 
@@ -73,9 +76,11 @@ type Controller struct {
 
 // New returns a Controller.
 func New(c Config) *Controller {
-	return &Controller{Config: c, slots: newSlots(c.PerNode, c.Total), woken: map[string]chan event.GenericEvent{
-		kindBackup: make(chan event.GenericEvent, c.Total), kindRestore: make(chan event.GenericEvent, c.Total),
-	}}
+	woken := map[string]chan event.GenericEvent{}
+	for _, kind := range requestKinds() {
+		woken[viewOf(kind).kind] = make(chan event.GenericEvent, c.Total)
+	}
+	return &Controller{Config: c, slots: newSlots(c.PerNode, c.Total), woken: woken}
 }
 
 // releaseSlot gives the slot of a request back, and wakes the one that waits for it. One that cannot be told
@@ -104,33 +109,34 @@ func (c *Controller) Run(ctx context.Context, objects cache.Cache) error {
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	kinds := requestKinds()
 	ended := make(chan error)
-	for _, kind := range []client.Object{&velerov1.PodVolumeBackup{}, &velerov1.PodVolumeRestore{}} {
+	for _, kind := range kinds {
 		go func() { ended <- c.serveKind(ctx, objects, kind) }()
 	}
 	first := <-ended
 	cancel(first)
-	return errors.Join(first, <-ended)
+	for range len(kinds) - 1 {
+		first = errors.Join(first, <-ended)
+	}
+	return first
 }
 
 // countMovers counts the movers of requests that were accepted before.
 func (c *Controller) countMovers(ctx context.Context) error {
-	backups, restores := &velerov1.PodVolumeBackupList{}, &velerov1.PodVolumeRestoreList{}
-	for _, list := range []client.ObjectList{backups, restores} {
+	lists := []client.ObjectList{&velerov1.PodVolumeBackupList{}, &velerov1.PodVolumeRestoreList{}, &v2alpha1.DataUploadList{}, &v2alpha1.DataDownloadList{}}
+	for _, list := range lists {
 		if err := c.Client.List(ctx, list, client.InNamespace(c.Movers.Namespace)); err != nil {
 			return fmt.Errorf("list requests: %w", err)
 		}
-	}
-	var all []view
-	for i := range backups.Items {
-		all = append(all, viewOf(&backups.Items[i]))
-	}
-	for i := range restores.Items {
-		all = append(all, viewOf(&restores.Items[i]))
-	}
-	for _, v := range all {
-		if !v.isNew() && !v.isFinal() {
-			c.slots.holdSlot(v.requestKey(), v.moverNode())
+		err := meta.EachListItem(list, func(o runtime.Object) error {
+			if v := viewOf(o.(client.Object)); !v.foreign && !v.isNew() && !v.isFinal() {
+				c.slots.holdSlot(v.requestKey(), v.moverNode())
+			}
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("list requests: %w", err)
 		}
 	}
 	return nil

@@ -20,7 +20,7 @@ func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{
 		accepted:  counter("podVolume_pod_volume_backup_enqueue_count", "PodVolumeBackups that were accepted.", "node"),
 		ended:     counter("podVolume_pod_volume_backup_dequeue_count", "PodVolumeBackups that ended after they were accepted.", "node"),
-		transfers: counter("holdfast_volume_transfers_total", "PodVolumeBackups and PodVolumeRestores that ended, by phase.", "kind", "phase"),
+		transfers: counter("holdfast_volume_transfers_total", "Requests to move data of volumes that ended, by kind and phase.", "kind", "phase"),
 	}
 	for _, c := range []prometheus.Collector{m.accepted, m.ended, m.transfers} {
 		if err := registry.Register(c); err != nil {

@@ -56,6 +56,9 @@ func (c *Controller) Reconcile(ctx context.Context, kind client.Object, name typ
 
 // takeStep returns after which time the next step is due, if nothing happens before; 0 is never.
 func (c *Controller) takeStep(ctx context.Context, v view) (time.Duration, error) {
+	if v.foreign {
+		return 0, nil
+	}
 	if v.isNew() && v.GetDeletionTimestamp() == nil {
 		return c.acceptRequest(ctx, v)
 	}
@@ -67,7 +70,7 @@ func (c *Controller) takeStep(ctx context.Context, v view) (time.Duration, error
 	}
 	if v.isFinal() || v.GetDeletionTimestamp() != nil {
 		c.releaseSlot(v)
-		return 0, c.removeMover(ctx, v)
+		return c.removeMover(ctx, v)
 	}
 	c.slots.holdSlot(v.requestKey(), v.moverNode())
 	pod, err := c.findMover(ctx, v)
@@ -157,7 +160,8 @@ func (c *Controller) endRequest(ctx context.Context, v view, phase velerov1.PodV
 		c.Metrics.countEnd(v, phase)
 	}
 	c.releaseSlot(v)
-	return c.removeMover(ctx, v)
+	_, err = c.removeMover(ctx, v) // the change of the request comes back by the watch
+	return err
 }
 
 // failRequest ends a request as Failed.
@@ -165,19 +169,20 @@ func (c *Controller) failRequest(ctx context.Context, v view, format string, arg
 	return c.endRequest(ctx, v, velerov1.PodVolumePhaseFailed, fmt.Sprintf(format, args...), func(view) {})
 }
 
-// removeMover removes the mover Pod and its Secret.
-func (c *Controller) removeMover(ctx context.Context, v view) error {
+// removeMover removes what was made for a request that has ended. It returns after which time to look again, while
+// something is left; 0 is never.
+func (c *Controller) removeMover(ctx context.Context, v view) (time.Duration, error) {
 	pod := &corev1.Pod{}
 	if err := c.Client.Get(ctx, client.ObjectKeyFromObject(v), pod); err != nil {
-		return client.IgnoreNotFound(err)
+		return 0, client.IgnoreNotFound(err)
 	}
 	if !isMover(pod, v) {
-		return nil
+		return 0, nil
 	}
 	if err := c.removeSecret(ctx, v); err != nil {
-		return err
+		return 0, err
 	}
-	return c.deletePod(ctx, pod)
+	return 0, c.deletePod(ctx, pod)
 }
 
 // deletePod deletes a Pod, unless that was done before.

@@ -53,6 +53,7 @@ func (s *slotTable) takeSlot(v view, node string) bool {
 	return true
 }
 
+// hasSlot reports whether one more mover may run on a node; on any node, if that is empty.
 func (s *slotTable) hasSlot(node string) bool {
 	used := 0
 	for _, other := range s.nodes {
@@ -60,7 +61,7 @@ func (s *slotTable) hasSlot(node string) bool {
 			used++
 		}
 	}
-	return len(s.nodes) < s.total && used < s.perNode
+	return len(s.nodes) < s.total && (node == "" || used < s.perNode)
 }
 
 // dropWaiting has a request wait no more.

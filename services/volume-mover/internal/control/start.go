@@ -79,6 +79,10 @@ func (c *Controller) planMover(ctx context.Context, v view) (*corev1.Pod, error)
 	if c.Movers.Image == "" {
 		return nil, errNoImage
 	}
+	switch v.kind {
+	case kindUpload, kindDownload:
+		return nil, errNotServed
+	}
 	pod, err := c.findPod(ctx, v)
 	switch {
 	case err != nil:
@@ -120,10 +124,15 @@ func moverArgs(v view, volume moverpod.Volume) ([]string, error) {
 		}
 		args = u.BuildArgs()
 	}
-	if n, err := strconv.Atoi(v.uploaderSettings()[setting]); err == nil && n > 0 {
-		args = append(args, "--parallel", strconv.Itoa(min(n, maxParallel)))
+	return append(args, v.parallelArgs(setting)...), nil
+}
+
+// parallelArgs are the arguments for how many files are transferred at once.
+func (v view) parallelArgs(setting string) []string {
+	if n, err := strconv.Atoi(v.settings[setting]); err == nil && n > 0 {
+		return []string{"--parallel", strconv.Itoa(min(n, maxParallel))}
 	}
-	return args, nil
+	return nil
 }
 
 // createMover creates the Secret and the Pod.

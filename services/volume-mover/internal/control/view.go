@@ -9,27 +9,41 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/apis/velero/v2alpha1"
 	"github.com/holdfast-io/holdfast/services/volume-mover/internal/moverpod"
 )
 
 // The kinds of requests.
 const (
-	kindBackup  = "PodVolumeBackup"
-	kindRestore = "PodVolumeRestore"
+	kindBackup   = "PodVolumeBackup"
+	kindRestore  = "PodVolumeRestore"
+	kindUpload   = "DataUpload"
+	kindDownload = "DataDownload"
 )
 
-// view is a PodVolumeBackup or PodVolumeRestore, seen as a request to move data. Its pointers are into the
-// object.
+// requestKinds returns an object of each kind.
+func requestKinds() []client.Object {
+	return []client.Object{&velerov1.PodVolumeBackup{}, &velerov1.PodVolumeRestore{}, &v2alpha1.DataUpload{}, &v2alpha1.DataDownload{}}
+}
+
+// view is a request to move data, of any kind. Its pointers are into the object.
 type view struct {
 	client.Object
 	kind, mover string
-	pod         corev1.ObjectReference
-	volume      string
-	location    string
+	// pod and volume name the volume of a Pod.
+	pod    corev1.ObjectReference
+	volume string
+	// claim is the claim of which a snapshot is moved, or that is filled.
+	claim    client.ObjectKey
+	location string
 	// namespace is that of the repository: the one that the volume was backed up in.
 	namespace string
 	uploader  velerov1.UploaderType
-	cancel    bool
+	// settings are those of Velero's uploader.
+	settings map[string]string
+	cancel   bool
+	// foreign requests are for another data mover.
+	foreign bool
 
 	phase                        *velerov1.PodVolumePhase
 	message                      *string
@@ -38,30 +52,51 @@ type view struct {
 }
 
 func viewOf(o client.Object) view {
-	if r, ok := o.(*velerov1.PodVolumeRestore); ok {
+	switch r := o.(type) {
+	case *velerov1.PodVolumeBackup:
 		return view{
-			Object: r, kind: kindRestore, mover: moverpod.ValueRestore, pod: r.Spec.Pod, volume: r.Spec.Volume,
+			Object: r, kind: kindBackup, mover: moverpod.ValueBackup, pod: r.Spec.Pod, volume: r.Spec.Volume, settings: r.Spec.UploaderSettings,
+			location: r.Spec.BackupStorageLocation, namespace: r.Spec.Pod.Namespace, uploader: r.Spec.UploaderType, cancel: r.Spec.Cancel,
+			phase: &r.Status.Phase, message: &r.Status.Message, progress: &r.Status.Progress,
+			accepted: &r.Status.AcceptedTimestamp, started: &r.Status.StartTimestamp, completed: &r.Status.CompletionTimestamp,
+		}
+	case *velerov1.PodVolumeRestore:
+		return view{
+			Object: r, kind: kindRestore, mover: moverpod.ValueRestore, pod: r.Spec.Pod, volume: r.Spec.Volume, settings: r.Spec.UploaderSettings,
 			location: r.Spec.BackupStorageLocation, namespace: r.Spec.SourceNamespace, uploader: r.Spec.UploaderType, cancel: r.Spec.Cancel,
 			phase: &r.Status.Phase, message: &r.Status.Message, progress: &r.Status.Progress,
 			accepted: &r.Status.AcceptedTimestamp, started: &r.Status.StartTimestamp, completed: &r.Status.CompletionTimestamp,
 		}
+	case *v2alpha1.DataDownload:
+		return view{
+			Object: r, kind: kindDownload, mover: moverpod.ValueDownload, claim: client.ObjectKey{Namespace: r.Spec.TargetVolume.Namespace, Name: r.Spec.TargetVolume.PVC},
+			location: r.Spec.BackupStorageLocation, namespace: r.Spec.SourceNamespace, uploader: uploaderKopia, cancel: r.Spec.Cancel, settings: r.Spec.DataMoverConfig,
+			foreign: isForeign(r.Spec.DataMover),
+			phase:   (*velerov1.PodVolumePhase)(&r.Status.Phase), message: &r.Status.Message, progress: &r.Status.Progress,
+			accepted: &r.Status.AcceptedTimestamp, started: &r.Status.StartTimestamp, completed: &r.Status.CompletionTimestamp,
+		}
 	}
-	b, ok := o.(*velerov1.PodVolumeBackup)
+	r, ok := o.(*v2alpha1.DataUpload)
 	if !ok {
-		b = &velerov1.PodVolumeBackup{}
+		r = &v2alpha1.DataUpload{}
 	}
 	return view{
-		Object: b, kind: kindBackup, mover: moverpod.ValueBackup, pod: b.Spec.Pod, volume: b.Spec.Volume,
-		location: b.Spec.BackupStorageLocation, namespace: b.Spec.Pod.Namespace, uploader: b.Spec.UploaderType, cancel: b.Spec.Cancel,
-		phase: &b.Status.Phase, message: &b.Status.Message, progress: &b.Status.Progress,
-		accepted: &b.Status.AcceptedTimestamp, started: &b.Status.StartTimestamp, completed: &b.Status.CompletionTimestamp,
+		Object: r, kind: kindUpload, mover: moverpod.ValueUpload, claim: client.ObjectKey{Namespace: r.Spec.SourceNamespace, Name: r.Spec.SourcePVC},
+		location: r.Spec.BackupStorageLocation, namespace: r.Spec.SourceNamespace, uploader: uploaderKopia, cancel: r.Spec.Cancel, settings: r.Spec.DataMoverConfig,
+		foreign: isForeign(r.Spec.DataMover),
+		phase:   (*velerov1.PodVolumePhase)(&r.Status.Phase), message: &r.Status.Message, progress: &r.Status.Progress,
+		accepted: &r.Status.AcceptedTimestamp, started: &r.Status.StartTimestamp, completed: &r.Status.CompletionTimestamp,
 	}
 }
 
-// requestKey names a request among those of both kinds.
+// isForeign reports whether a data mover is none of Velero's own, whose place this service takes.
+func isForeign(mover string) bool { return mover != "" && mover != "velero" }
+
+// requestKey names a request among those of all kinds.
 func (v view) requestKey() string { return v.kind + "/" + v.GetName() }
 
-// moverNode is where its mover runs; empty while no restore has been accepted.
+// moverNode is the node whose movers are counted with its mover; empty while no restore has been accepted, and for
+// the movers of claims, which are scheduled.
 func (v view) moverNode() string {
 	switch r := v.Object.(type) {
 	case *velerov1.PodVolumeBackup:
@@ -70,17 +105,6 @@ func (v view) moverNode() string {
 		return r.Status.Node
 	}
 	return ""
-}
-
-// uploaderSettings are those of Velero.
-func (v view) uploaderSettings() map[string]string {
-	switch r := v.Object.(type) {
-	case *velerov1.PodVolumeBackup:
-		return r.Spec.UploaderSettings
-	case *velerov1.PodVolumeRestore:
-		return r.Spec.UploaderSettings
-	}
-	return nil
 }
 
 func (v view) isNew() bool { return *v.phase == "" || *v.phase == velerov1.PodVolumePhaseNew }
@@ -97,10 +121,20 @@ func (v view) isFinal() bool {
 // ownerReference refers to the request from its mover Pod. It does not block the deletion of the request,
 // which some clusters allow only to those who may set its finalizers.
 func (v view) ownerReference() metav1.OwnerReference {
-	return metav1.OwnerReference{APIVersion: velerov1.GroupVersion.String(), Kind: v.kind, Name: v.GetName(), UID: v.GetUID(), Controller: ptr.To(true)}
+	version := velerov1.GroupVersion
+	if v.kind == kindUpload || v.kind == kindDownload {
+		version = v2alpha1.GroupVersion
+	}
+	return metav1.OwnerReference{APIVersion: version.String(), Kind: v.kind, Name: v.GetName(), UID: v.GetUID(), Controller: ptr.To(true)}
 }
 
 // logArgs are the attributes of what is logged about it.
 func (v view) logArgs(args ...any) []any {
-	return append([]any{"kind", v.kind, "name", v.GetName(), "pod", v.pod.Namespace + "/" + v.pod.Name, "volume", v.volume}, args...)
+	about := []any{"kind", v.kind, "name", v.GetName()}
+	if v.claim.Name != "" {
+		about = append(about, "claim", v.claim.String())
+	} else {
+		about = append(about, "pod", v.pod.Namespace+"/"+v.pod.Name, "volume", v.volume)
+	}
+	return append(about, args...)
 }

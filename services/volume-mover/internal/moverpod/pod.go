@@ -15,14 +15,16 @@ import (
 // Container is the name of the container of a mover Pod.
 const Container = "mover"
 
-// LabelMover is on mover Pods, with ValueBackup, ValueRestore or ValueForget.
+// LabelMover is on what is made for a request, with what the mover Pod does.
 const LabelMover = "holdfast.io/mover"
 
 // Values of LabelMover.
 const (
-	ValueBackup  = "backup"
-	ValueRestore = "restore"
-	ValueForget  = "forget"
+	ValueBackup   = "backup"
+	ValueRestore  = "restore"
+	ValueUpload   = "upload"
+	ValueDownload = "download"
+	ValueForget   = "forget"
 )
 
 // Paths in a mover Pod.
@@ -58,21 +60,28 @@ type Mover struct {
 	Labels map[string]string
 	// Node is where the volume is, Directory is the volume. A mover without a volume runs on any node.
 	Node, Directory string
+	// Claim is the claim of its own namespace that a mover without a Directory mounts, as a block device with
+	// Block. It is scheduled to one of Nodes; nil is any.
+	Claim string
+	Block bool
+	Nodes *corev1.NodeSelector
 	// ReadOnly has the volume be mounted for reading.
 	ReadOnly bool
 	// Args are those of Upload, Restore or Forget.
 	Args []string
 }
 
-// Upload are the arguments of an upload.
-type Upload struct{ Namespace, Pod, Volume, ClaimUID string }
+// Upload are the arguments of an upload. Without a Pod it is the volume of a CSI snapshot, which OperationID is of.
+type Upload struct{ Namespace, Pod, Volume, ClaimUID, OperationID string }
 
 // BuildArgs returns the command line.
 func (u Upload) BuildArgs() []string {
 	args := append([]string{"move", "upload"}, commonArgs(u.Namespace)...)
-	args = append(args, "--create-repository", "--pod", u.Pod, "--volume", u.Volume, "--source", volumeDir)
-	if u.ClaimUID != "" {
-		args = append(args, "--claim-uid", u.ClaimUID)
+	args = append(args, "--create-repository")
+	for _, option := range [][2]string{{"--pod", u.Pod}, {"--volume", u.Volume}, {"--source", volumeDir}, {"--claim-uid", u.ClaimUID}, {"--operation-id", u.OperationID}} {
+		if option[1] != "" {
+			args = append(args, option[:]...)
+		}
 	}
 	return args
 }
@@ -86,7 +95,10 @@ type Restore struct {
 // BuildArgs returns the command line.
 func (r Restore) BuildArgs() []string {
 	args := append([]string{"move", "restore"}, commonArgs(r.Namespace)...)
-	args = append(args, "--snapshot", r.Snapshot, "--target", volumeDir, "--done-file", r.DoneFile)
+	args = append(args, "--snapshot", r.Snapshot, "--target", volumeDir)
+	if r.DoneFile != "" {
+		args = append(args, "--done-file", r.DoneFile)
+	}
 	if r.Overwrite {
 		args = append(args, "--overwrite")
 	}
@@ -146,25 +158,42 @@ func BuildPod(s Settings, m Mover) *corev1.Pod {
 			},
 		}},
 	}}
-	if m.Directory != "" {
-		addVolume(&pod.Spec, m)
+	switch {
+	case m.Directory != "":
+		pod.Spec.Tolerations = tolerateTaints()
+		addVolume(&pod.Spec, m, corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: m.Directory, Type: ptr.To(corev1.HostPathDirectory)}})
+	case m.Claim != "":
+		if m.Nodes != nil {
+			pod.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: m.Nodes}}
+		}
+		addVolume(&pod.Spec, m, corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: m.Claim}})
 	}
 	return pod
 }
 
+// SelectNode selects one node by its name.
+func SelectNode(name string) *corev1.NodeSelector {
+	return &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{
+		{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{name}},
+	}}}}
+}
+
 // addVolume gives a mover Pod the volume, and the rights to its files.
-func addVolume(spec *corev1.PodSpec, m Mover) {
-	spec.Tolerations = tolerateTaints()
-	spec.Volumes = append(spec.Volumes, corev1.Volume{
-		Name: "volume", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: m.Directory, Type: ptr.To(corev1.HostPathDirectory)}},
-	})
+func addVolume(spec *corev1.PodSpec, m Mover, source corev1.VolumeSource) {
+	spec.Volumes = append(spec.Volumes, corev1.Volume{Name: "volume", VolumeSource: source})
 	c := &spec.Containers[0]
 	c.SecurityContext.Capabilities.Add = []corev1.Capability{"CHOWN", "DAC_OVERRIDE", "DAC_READ_SEARCH", "FOWNER", "FSETID"}
 	// The files of a volume have the labels of the Pod that it belongs to.
 	c.SecurityContext.SELinuxOptions = &corev1.SELinuxOptions{Type: "spc_t"}
-	c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{
-		Name: "volume", MountPath: volumeDir, ReadOnly: m.ReadOnly, MountPropagation: ptr.To(corev1.MountPropagationHostToContainer),
-	})
+	if m.Block {
+		c.VolumeDevices = []corev1.VolumeDevice{{Name: "volume", DevicePath: volumeDir}}
+		return
+	}
+	mount := corev1.VolumeMount{Name: "volume", MountPath: volumeDir, ReadOnly: m.ReadOnly}
+	if m.Directory != "" {
+		mount.MountPropagation = ptr.To(corev1.MountPropagationHostToContainer)
+	}
+	c.VolumeMounts = append(c.VolumeMounts, mount)
 }
 
 // goneTolerance is how long a mover Pod outlives its node, in seconds.
@@ -191,6 +220,10 @@ func BuildLabels(value, request string) map[string]string {
 		labels[velerov1.LabelPodVolumeBackup] = velerov1.LabelValue(request)
 	case ValueRestore:
 		labels[velerov1.LabelPodVolumeRestore] = velerov1.LabelValue(request)
+	case ValueUpload:
+		labels["velero.io/data-upload"] = velerov1.LabelValue(request)
+	case ValueDownload:
+		labels["velero.io/data-download"] = velerov1.LabelValue(request)
 	}
 	return labels
 }
