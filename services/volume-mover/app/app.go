@@ -50,6 +50,10 @@ func addController(rt *service.Runtime, c *Config) error {
 	if err != nil {
 		return err
 	}
+	authorities, err := c.parseAuthorities()
+	if err != nil {
+		return err
+	}
 	pods, err := kubernetes.NewForConfig(rt.RestConfig())
 	if err != nil {
 		return fmt.Errorf("client of Pods: %w", err)
@@ -63,7 +67,7 @@ func addController(rt *service.Runtime, c *Config) error {
 		Reader: mgr.GetAPIReader(), Client: mgr.GetClient(), Logs: podLogs{pods}, Events: mgr.GetEventRecorder(Name),
 		Movers: moverpod.Settings{
 			Namespace: c.Options.Namespace, Image: c.MoverImage, PullPolicy: corev1.PullPolicy(c.MoverPullPolicy), ServiceAccount: c.MoverServiceAccount,
-			Resources: resources,
+			Resources: resources, Environment: c.readEnvironment(), Authorities: authorities,
 		},
 		KubeletRoot: c.KubeletRoot, PerNode: c.MoversPerNode, Total: c.Movers, PrepareTimeout: c.PrepareTimeout,
 		Metrics: counts, Clock: c.Clock, Log: c.Log,

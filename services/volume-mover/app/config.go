@@ -2,7 +2,9 @@ package app
 
 import (
 	"errors"
+	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -39,6 +41,11 @@ type Config struct {
 	MoverPullPolicy string
 	// MoverServiceAccount is the account of mover Pods; it needs no rights.
 	MoverServiceAccount string
+	// MoverEnvironment are names of variables of the service's environment that movers get.
+	MoverEnvironment []string
+	// MoverAuthorities is the ConfigMap or Secret of certificate authorities that movers trust, see
+	// parseAuthorities; empty is none.
+	MoverAuthorities string
 	// KubeletRoot is the kubelet's directory on each node.
 	KubeletRoot string
 	// MoversPerNode and Movers are how many mover Pods run at once on a node and in all.
@@ -57,6 +64,8 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.MoverImage, "mover-image", "", "image of mover Pods, which has the binary volume-mover as its entrypoint")
 	fs.StringVar(&c.MoverPullPolicy, "mover-pull-policy", string(corev1.PullIfNotPresent), "when nodes pull the image of mover Pods: Always, IfNotPresent or Never")
 	fs.StringVar(&c.MoverServiceAccount, "mover-service-account", "default", "ServiceAccount of mover Pods, which needs no rights")
+	fs.StringSliceVar(&c.MoverEnvironment, "mover-env", []string{"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"}, "variables of the service's own environment that mover Pods get")
+	fs.StringVar(&c.MoverAuthorities, "mover-ca", "", "configmap/NAME or secret/NAME, whose files are certificate authorities that mover Pods trust beside those of their image")
 	fs.StringVar(&c.KubeletRoot, "kubelet-root", "/var/lib/kubelet", "the kubelet's directory on each node")
 	fs.IntVar(&c.MoversPerNode, "movers-per-node", 2, "how many mover Pods run at once on a node")
 	fs.IntVar(&c.Movers, "movers", 20, "how many mover Pods run at once in all")
@@ -71,6 +80,7 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 // validate checks the settings of this service; errors name the flag.
 func (c *Config) validate() error {
 	_, resources := c.parseResources()
+	_, authorities := c.parseAuthorities()
 	return errors.Join(
 		service.CheckDurations(
 			service.Duration{Flag: "mover-prepare-timeout", Value: c.PrepareTimeout, Least: time.Second},
@@ -80,7 +90,7 @@ func (c *Config) validate() error {
 			service.Count{Flag: "movers-per-node", Value: c.MoversPerNode, Most: 100},
 			service.Count{Flag: "movers", Value: c.Movers, Most: 10000},
 		),
-		c.checkTexts(), resources,
+		c.checkTexts(), resources, authorities,
 	)
 }
 
@@ -122,4 +132,30 @@ func (c *Config) parseResources() (found corev1.ResourceRequirements, err error)
 		(*r.list)[r.name] = quantity
 	}
 	return found, err
+}
+
+// parseAuthorities returns the volume of the certificate authorities; it is zero without any.
+func (c *Config) parseAuthorities() (v corev1.VolumeSource, err error) {
+	kind, name, _ := strings.Cut(c.MoverAuthorities, "/")
+	switch {
+	case c.MoverAuthorities == "":
+	case kind == "configmap" && name != "":
+		v.ConfigMap = &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: name}}
+	case kind == "secret" && name != "":
+		v.Secret = &corev1.SecretVolumeSource{SecretName: name}
+	default:
+		err = errgrpc.Field("--mover-ca", "%q is neither configmap/NAME nor secret/NAME", c.MoverAuthorities)
+	}
+	return v, err
+}
+
+// readEnvironment returns the variables that mover Pods get. One that is not set is left out.
+func (c *Config) readEnvironment() map[string]string {
+	found := map[string]string{}
+	for _, name := range c.MoverEnvironment {
+		if value, ok := os.LookupEnv(name); ok {
+			found[name] = value
+		}
+	}
+	return found
 }

@@ -147,7 +147,7 @@ func (c *Controller) buildForgetSecret(ctx context.Context, s Snapshots, pod *co
 	}
 	owned := pod.DeepCopy()
 	owned.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID}}
-	return moverpod.BuildSecret(ctx, c.Reader, owned, loc, password)
+	return moverpod.BuildSecret(ctx, c.Reader, c.Movers, owned, loc, password)
 }
 
 // ensureForgetSecret makes the Secret of a Pod that has yet to start, if it is not there.

@@ -145,7 +145,7 @@ func (c *Controller) createMover(ctx context.Context, v view, pod *corev1.Pod) e
 	if err != nil {
 		return err
 	}
-	secret, err := moverpod.BuildSecret(ctx, c.Reader, pod, loc, password)
+	secret, err := moverpod.BuildSecret(ctx, c.Reader, c.Movers, pod, loc, password)
 	if err != nil {
 		return err
 	}

@@ -48,6 +48,10 @@ type Settings struct {
 	PullPolicy     corev1.PullPolicy
 	ServiceAccount string
 	Resources      corev1.ResourceRequirements
+	// Environment are variables of every mover.
+	Environment map[string]string
+	// Authorities has certificate authorities that movers trust, if it is set.
+	Authorities corev1.VolumeSource
 }
 
 // Mover is what one mover Pod does, for whom and where.
@@ -168,6 +172,7 @@ func BuildPod(s Settings, m Mover) *corev1.Pod {
 		}
 		addVolume(&pod.Spec, m, corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: m.Claim}})
 	}
+	addEnvironment(&pod.Spec, s, meta.Name)
 	return pod
 }
 

@@ -21,8 +21,9 @@ import (
 const providerS3 = "velero.io/aws"
 
 // BuildSecret returns the Secret of a mover Pod: the manifests of the location and of the Secrets that it
-// names, and the password of the repository. Locations that no mover Pod reaches are refused.
-func BuildSecret(ctx context.Context, r client.Reader, pod *corev1.Pod, loc *velerov1.BackupStorageLocation, password []byte) (*corev1.Secret, error) {
+// names, the password of the repository, and the values of variables. Locations that no mover Pod reaches are
+// refused.
+func BuildSecret(ctx context.Context, r client.Reader, s Settings, pod *corev1.Pod, loc *velerov1.BackupStorageLocation, password []byte) (*corev1.Secret, error) {
 	if err := checkLocation(loc); err != nil {
 		return nil, err
 	}
@@ -57,9 +58,13 @@ func BuildSecret(ctx context.Context, r client.Reader, pod *corev1.Pod, loc *vel
 		text.WriteString("---\n")
 		text.Write(data)
 	}
+	values := map[string][]byte{locationKey: text.Bytes(), passwordKey: password}
+	for name, value := range s.Environment {
+		values[environmentKey(name)] = []byte(value)
+	}
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, Labels: pod.Labels, OwnerReferences: pod.OwnerReferences},
-		Data:       map[string][]byte{locationKey: text.Bytes(), passwordKey: password},
+		Data:       values,
 	}, nil
 }
 

@@ -38,7 +38,7 @@ func buildSecret(t *testing.T, loc *velerov1.BackupStorageLocation, secrets ...c
 	t.Helper()
 	r := fake.NewClientBuilder().WithObjects(secrets...).Build()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "b-1", OwnerReferences: []metav1.OwnerReference{{Name: "b-1"}}}}
-	return moverpod.BuildSecret(t.Context(), r, pod, loc, []byte("secret"))
+	return moverpod.BuildSecret(t.Context(), r, moverpod.Settings{}, pod, loc, []byte("secret"))
 }
 
 func newSecret(name string) *corev1.Secret {
