@@ -2,24 +2,31 @@ package control
 
 import (
 	"context"
+	"math"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 )
 
-// fatalWaits are the reasons for which a container waits that do not go away in time.
-var fatalWaits = map[string]bool{"ImagePullBackOff": true, "ErrImageNeverPull": true, "InvalidImageName": true, "CreateContainerConfigError": true}
+// retryPatience is how long after the creation of a Pod the kubelet may try again what failed: a registry or
+// API server refuses a call now and then.
+const retryPatience = 3 * time.Minute
+
+// fatalWaits are the reasons for which a container waits that end its mover, and how long after its creation.
+var fatalWaits = map[string]time.Duration{
+	"ImagePullBackOff": retryPatience, "CreateContainerConfigError": retryPatience, "ErrImageNeverPull": 0, "InvalidImageName": 0,
+}
 
 // awaitMover waits for a mover Pod to run.
 func (c *Controller) awaitMover(ctx context.Context, v view, pod *corev1.Pod) (time.Duration, error) {
-	reason, fatal := waitReason(pod)
-	if fatal {
+	reason, patience := c.waitReason(pod)
+	if patience <= 0 {
 		return 0, c.failRequest(ctx, v, "the mover Pod cannot start: %s", reason)
 	}
 	left := c.prepareTime(v)
 	if left > 0 {
-		return left, nil
+		return min(left, patience), nil
 	}
 	if reason == "" {
 		reason = "node " + pod.Spec.NodeName + " has not begun"
@@ -30,19 +37,24 @@ func (c *Controller) awaitMover(ctx context.Context, v view, pod *corev1.Pod) (t
 	return 0, c.failRequest(ctx, v, "the mover Pod did not start in %s: %s", c.PrepareTimeout, reason)
 }
 
-// waitReason returns why a mover Pod is not scheduled or its container waits, and whether that lasts.
-func waitReason(pod *corev1.Pod) (reason string, fatal bool) {
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
-			reason = "it is not scheduled: " + c.Message
+// waitReason returns why a mover Pod is not scheduled or its container waits, and how long it may go on for that
+// reason.
+func (c *Controller) waitReason(pod *corev1.Pod) (reason string, patience time.Duration) {
+	patience = math.MaxInt64
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse {
+			reason = "it is not scheduled: " + condition.Message
 		}
 	}
 	for _, s := range pod.Status.ContainerStatuses {
 		if w := s.State.Waiting; w != nil {
-			reason, fatal = strings.TrimSuffix(w.Reason+": "+w.Message, ": "), fatal || fatalWaits[w.Reason]
+			reason = strings.TrimSuffix(w.Reason+": "+w.Message, ": ")
+			if limit, fatal := fatalWaits[w.Reason]; fatal {
+				patience = min(patience, limit-c.Clock.Since(pod.CreationTimestamp.Time))
+			}
 		}
 	}
-	return reason, fatal
+	return reason, patience
 }
 
 // isRejected reports whether the node had no room for a mover Pod, which then never began.

@@ -159,6 +159,29 @@ func TestAPodThatWaitsForItsImageGetsItsTime(t *testing.T) {
 	require.Equal(t, velerov1.PodVolumePhaseAccepted, r.Status.Phase)
 }
 
+// TestAnImagePullThatFailsOnceFailsNoVolume: the kubelet tries again, and what can never be pulled is not waited for.
+func TestAnImagePullThatFailsOnceFailsNoVolume(t *testing.T) {
+	const patience = 3 * time.Minute
+	for reason, waits := range map[string]bool{"ImagePullBackOff": true, "CreateContainerConfigError": true, "InvalidImageName": false, "ErrImageNeverPull": false} {
+		t.Run(reason, func(t *testing.T) {
+			r := newBackup("b-1", "scratch")
+			b := newBed(t, r)
+			b.step(r)
+			pod := b.mover("b-1")
+			b.update(pod, func() { pod.CreationTimestamp = metav1.NewTime(b.clock.Now()) })
+			b.wait("b-1", reason)
+			if waits {
+				b.clock.Step(patience - time.Second)
+				require.Equal(t, time.Second, b.step(r))
+				require.Equal(t, velerov1.PodVolumePhaseAccepted, r.Status.Phase)
+				b.clock.Step(time.Second)
+			}
+			b.step(r)
+			b.requireEnd(r, velerov1.PodVolumePhaseFailed, "cannot start: "+reason)
+		})
+	}
+}
+
 // TestANodeWithoutRoomIsAskedAgain: Pods that end make room.
 func TestANodeWithoutRoomIsAskedAgain(t *testing.T) {
 	r := newBackup("b-1", "scratch")

@@ -80,7 +80,7 @@ func (c *Controller) stepForget(ctx context.Context, s Snapshots) (done bool, er
 	case pod.DeletionTimestamp != nil: // another one follows it
 		return false, nil
 	case !hasEnded(pod):
-		if reason, fatal := waitReason(pod); fatal {
+		if reason, patience := c.waitReason(pod); patience <= 0 {
 			return false, errors.Join(&moverpod.RefusalError{Reason: "the mover Pod cannot start: " + reason}, c.removeForgetPod(ctx, pod))
 		}
 		return false, c.ensureForgetSecret(ctx, s, pod)
@@ -185,7 +185,7 @@ func (c *Controller) leaveForget(ctx context.Context, s Snapshots) error {
 	if err != nil || pod == nil || pod.Status.Phase != corev1.PodPending && pod.Status.Phase != "" {
 		return late
 	}
-	reason, _ := waitReason(pod)
+	reason, _ := c.waitReason(pod)
 	if reason == "" {
 		reason = "no node has taken it"
 	}
