@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/kopia/kopia/repo"
@@ -59,6 +60,8 @@ type Options struct {
 	// Fatal is called if the repository becomes unusable while it is open, because another program
 	// upgrades its format. It must not be nil.
 	Fatal func(error)
+	// Now replaces the clock, in tests; nil is the real one.
+	Now func() time.Time
 }
 
 // Repository is an open repository. Its methods may be called concurrently.
@@ -186,7 +189,7 @@ func (s *objectStorage) openClient(ctx context.Context, o Options) (*Repository,
 		return nil, fmt.Errorf("configuration of the client: %w", err)
 	}
 	opened.Store(s.id, s)
-	client, err := repo.Open(ctx, config, trimPassword(o.Password), &repo.Options{DoNotWaitForUpgrade: true, DisableRepositoryLog: true, OnFatalError: o.Fatal})
+	client, err := repo.Open(ctx, config, trimPassword(o.Password), &repo.Options{DoNotWaitForUpgrade: true, DisableRepositoryLog: true, OnFatalError: o.Fatal, TimeNowFunc: o.Now})
 	if err != nil {
 		s.forgetClient()
 		return nil, openError(ctx, err)

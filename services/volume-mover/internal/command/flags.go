@@ -3,10 +3,12 @@ package command
 import (
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/holdfast-io/holdfast/services/volume-mover/internal/maintain"
 	"github.com/holdfast-io/holdfast/services/volume-mover/internal/request"
 )
 
@@ -88,6 +90,24 @@ func (m *mover) newForgetCommand() *cobra.Command {
 	}
 	bindCommon(c.Flags(), &req)
 	c.Flags().StringArrayVar(&r.Snapshots, "snapshot", nil, "ID of a snapshot; may be given again")
+	return c
+}
+
+// newMaintainCommand returns `maintain`.
+func (m *mover) newMaintainCommand() *cobra.Command {
+	req, r := request.Default(), request.Maintain{}
+	req.Maintain = &r
+	c := &cobra.Command{
+		Use: "maintain", Short: "Maintain the repository of a namespace", Args: cobra.NoArgs,
+		Long: "Maintain the repository of a namespace: merge its indexes, and remove what no snapshot uses any more. While another Holdfast does so, nothing is done.\n\n" +
+			"The result is one line of JSON. Exit codes are those of move.",
+		RunE: func(c *cobra.Command, _ []string) error { return m.runRequest(c.Context(), req) },
+	}
+	f := c.Flags()
+	bindCommon(f, &req)
+	f.StringVar(&r.Mode, "mode", maintain.ModeAuto, "quick (indexes), full (also what no snapshot uses), or auto: full if that is due, else quick")
+	f.DurationVar(&r.FullInterval.Duration, "full-interval", 24*time.Hour, "time between two full runs of mode auto; 0: never")
+	f.StringVar(&r.Holder, "holder", "volume-mover maintain", "what others that use the bucket see as the one who maintains the repository")
 	return c
 }
 

@@ -19,13 +19,14 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore/retrystore"
 	"github.com/holdfast-io/holdfast/pkg/telemetry"
 	"github.com/holdfast-io/holdfast/pkg/volumedata/repository"
+	"github.com/holdfast-io/holdfast/services/volume-mover/internal/maintain"
 	"github.com/holdfast-io/holdfast/services/volume-mover/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/volume-mover/internal/request"
 	"github.com/holdfast-io/holdfast/services/volume-mover/internal/restore"
 	"github.com/holdfast-io/holdfast/services/volume-mover/internal/upload"
 )
 
-// Exit codes of `volume-mover move` and `volume-mover forget`.
+// Exit codes of `volume-mover move`, `forget` and `maintain`.
 const (
 	// ExitCompleted: the phase is Completed.
 	ExitCompleted = 0
@@ -53,7 +54,7 @@ const (
 func Execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	m := &mover{clock: clock.RealClock{}, lines: json.NewEncoder(stdout), stderr: stderr}
 	root := &cobra.Command{Use: "volume-mover", Short: "Moves the data of volumes", Version: telemetry.Version(), SilenceUsage: true, SilenceErrors: true}
-	root.AddCommand(m.newMoveCommand(), m.newWaitCommand(), m.newForgetCommand())
+	root.AddCommand(m.newMoveCommand(), m.newWaitCommand(), m.newForgetCommand(), m.newMaintainCommand())
 	root.SetArgs(args)
 	root.SetOut(stderr)
 	root.SetErr(stderr)
@@ -200,6 +201,11 @@ func (m *mover) runTransfer(ctx context.Context, req request.Request, rec *outco
 			return failed(fmt.Errorf("repository of namespace %s: %w", req.Namespace, err))
 		}
 		return outcome.Result{Phase: outcome.Completed}
+	}
+	if o := req.Maintain; o != nil {
+		return maintain.Run(ctx, r, maintain.Spec{
+			Location: store, Namespace: req.Namespace, Holder: o.Holder, Mode: o.Mode, FullInterval: o.FullInterval.Duration, Clock: m.clock,
+		})
 	}
 	result = restore.Run(ctx, r, restore.Spec{
 		SnapshotID: req.Restore.Snapshot, Path: req.Restore.Target, Overwrite: req.Restore.Overwrite, DeleteExtra: req.Restore.DeleteExtra, Parallel: req.Parallel,

@@ -31,7 +31,7 @@ func TestAMoverHasTheProxyAndTheAuthoritiesOfTheInstallation(t *testing.T) {
 					have[v.Name] = string(secret.Data[v.ValueFrom.SecretKeyRef.Key])
 				}
 			}
-			require.Equal(t, map[string]string{"HTTPS_PROXY": "http://user:secret@proxy:3128", "NO_PROXY": ".svc", "SSL_CERT_DIR": "/etc/ssl/certs:/ca-certificates"}, have)
+			require.Equal(t, map[string]string{"HTTPS_PROXY": "http://user:secret@proxy:3128", "NO_PROXY": ".svc", "SSL_CERT_DIR": "/etc/ssl/certs:/ca-certificates", "TMPDIR": "/cache"}, have)
 			require.NotContains(t, pod.String(), "user:secret")
 			require.Contains(t, c.VolumeMounts, corev1.VolumeMount{Name: "ca-certificates", MountPath: "/ca-certificates", ReadOnly: true})
 			require.Contains(t, pod.Spec.Volumes, corev1.Volume{Name: "ca-certificates", VolumeSource: s.Authorities})

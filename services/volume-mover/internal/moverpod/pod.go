@@ -151,6 +151,7 @@ func BuildPod(s Settings, m Mover) *corev1.Pod {
 		},
 		Containers: []corev1.Container{{
 			Name: Container, Image: s.Image, ImagePullPolicy: s.PullPolicy, Args: args, Resources: s.Resources,
+			Env: []corev1.EnvVar{{Name: "TMPDIR", Value: cacheDir}}, // nothing else can be written to
 			SecurityContext: &corev1.SecurityContext{
 				ReadOnlyRootFilesystem: ptr.To(true), AllowPrivilegeEscalation: ptr.To(false),
 				Capabilities:   &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},

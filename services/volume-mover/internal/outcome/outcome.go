@@ -89,12 +89,16 @@ const (
 // Result is the end of a transfer.
 type Result struct {
 	Phase Phase `json:"phase"`
-	// Message is not empty unless the phase is Completed.
+	// Message is not empty unless the phase is Completed. With that it says why there was no maintenance.
 	Message string `json:"message,omitempty"`
 	// Unopened means that the repository could not be opened or created.
 	Unopened bool `json:"unopened,omitempty"`
 	// NotEmpty means that nothing was restored, since the target holds entries.
 	NotEmpty bool `json:"notEmpty,omitempty"`
+	// Foreign is when another program maintained the repository, as RFC 3339: there was no maintenance.
+	Foreign string `json:"foreign,omitempty"`
+	// Empty means that the maintained repository has nothing left that could be removed, and no snapshot.
+	Empty bool `json:"empty,omitempty"`
 	// SnapshotID is the ID of the snapshot that was stored or restored.
 	SnapshotID string `json:"snapshotID,omitempty"`
 	// Bytes is the length of all files; of a restore, what was written.

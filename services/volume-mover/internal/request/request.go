@@ -15,6 +15,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 	"github.com/holdfast-io/holdfast/pkg/volumedata/repository"
+	"github.com/holdfast-io/holdfast/services/volume-mover/internal/maintain"
 )
 
 const (
@@ -28,7 +29,7 @@ const (
 	maxCheckpoint = 45 * time.Minute
 )
 
-// Request is one transfer, or snapshots to forget.
+// Request is one transfer, snapshots to forget, or a run of maintenance.
 type Request struct {
 	// Location is a file with the manifests of one BackupStorageLocation and the Secrets that it names.
 	Location string `json:"location"`
@@ -49,10 +50,11 @@ type Request struct {
 	// ResultFile is where the result is written too, cut to 4096 bytes; empty is nowhere. It is for the
 	// termination log of a Pod.
 	ResultFile string `json:"resultFile,omitempty"`
-	// Upload, Restore or Forget is set.
-	Upload  *Upload  `json:"upload,omitempty"`
-	Restore *Restore `json:"restore,omitempty"`
-	Forget  *Forget  `json:"forget,omitempty"`
+	// Upload, Restore, Forget or Maintain is set.
+	Upload   *Upload   `json:"upload,omitempty"`
+	Restore  *Restore  `json:"restore,omitempty"`
+	Forget   *Forget   `json:"forget,omitempty"`
+	Maintain *Maintain `json:"maintain,omitempty"`
 }
 
 // Upload stores a volume as a snapshot.
@@ -92,6 +94,16 @@ type Restore struct {
 type Forget struct {
 	// Snapshots are their IDs.
 	Snapshots []string `json:"snapshots"`
+}
+
+// Maintain maintains the repository.
+type Maintain struct {
+	// Mode is auto, quick or full.
+	Mode string `json:"mode"`
+	// FullInterval is the time between two full runs of mode auto; 0: never.
+	FullInterval metav1.Duration `json:"fullInterval"`
+	// Holder names this installation to others that use the bucket.
+	Holder string `json:"holder"`
 }
 
 // Default returns a request with nothing but defaults.
@@ -160,11 +172,13 @@ func (r *Request) Validate() error {
 	case r.Parallel < 1 || r.Parallel > maxParallel:
 		return errgrpc.Field("parallel", "must be 1 to %d", maxParallel)
 	case r.countKinds() != 1:
-		return errgrpc.Field("upload", "one of upload, restore and forget is required")
+		return errgrpc.Field("upload", "one of upload, restore, forget and maintain is required")
 	case r.Upload != nil:
 		return r.Upload.checkFields()
 	case r.Restore != nil:
 		return r.Restore.checkFields()
+	case r.Maintain != nil:
+		return r.Maintain.checkFields()
 	case len(r.Forget.Snapshots) == 0 || slices.Contains(r.Forget.Snapshots, ""):
 		return errgrpc.Field("forget.snapshots", "is required")
 	}
@@ -172,7 +186,7 @@ func (r *Request) Validate() error {
 }
 
 func (r *Request) countKinds() (n int) {
-	for _, is := range []bool{r.Upload != nil, r.Restore != nil, r.Forget != nil} {
+	for _, is := range []bool{r.Upload != nil, r.Restore != nil, r.Forget != nil, r.Maintain != nil} {
 		if is {
 			n++
 		}
@@ -206,6 +220,18 @@ func (r *Restore) checkFields() error {
 		return errgrpc.Field("restore.deleteExtra", "needs overwrite")
 	case r.DoneFile != "" && len(validation.IsDNS1123Subdomain(r.DoneFile)) > 0:
 		return errgrpc.Field("restore.doneFile", "%q is not a UID", r.DoneFile)
+	}
+	return nil
+}
+
+func (m *Maintain) checkFields() error {
+	switch {
+	case !slices.Contains([]string{maintain.ModeAuto, maintain.ModeQuick, maintain.ModeFull}, m.Mode):
+		return errgrpc.Field("maintain.mode", "%q is none of auto, quick and full", m.Mode)
+	case m.FullInterval.Duration < 0:
+		return errgrpc.Field("maintain.fullInterval", "must not be negative")
+	case m.Holder == "":
+		return errgrpc.Field("maintain.holder", "is required")
 	}
 	return nil
 }
