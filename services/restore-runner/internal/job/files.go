@@ -83,7 +83,7 @@ func (a *restoreAttempt) publishFiles(ctx context.Context, end *outcome.Finished
 		{layout.RestoreResults(name), in.recorder.Files().WriteResults},
 		{layout.RestoreResourceList(name), in.recorder.Files().WriteResourceList},
 		{layout.RestoreItemOperations(name), a.writeOperations},
-		{layout.RestoreVolumeInfo(name), in.recorder.Files().WriteVolumeInfo},
+		{layout.RestoreVolumeInfo(name), func(w io.Writer) error { return in.recorder.Files().WriteVolumeInfo(w, a.listFilled(ctx)) }},
 	} {
 		if err := a.publishOne(ctx, part.key, part.write); err != nil {
 			return err

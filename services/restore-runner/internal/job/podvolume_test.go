@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
@@ -83,6 +84,37 @@ func TestARestoreWaitsForTheDataOfItsPods(t *testing.T) {
 			require.Equal(t, 2, strings.Count(b.readGzip(t, layout.RestoreResults("r")), "of action holdfast.io/pod-volume-restore failed: "+failure))
 		})
 	}
+}
+
+// The volume information has the volumes of Pods, as they are at the end of the restore.
+func TestTheVolumeInformationHasTheVolumesOfPods(t *testing.T) {
+	b := newFiledScene(t)
+	require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
+	for path := range b.cluster.Content() { // the bench has two API servers
+		if !strings.Contains(path, "/podvolumerestores/") {
+			continue
+		}
+		raw, err := json.Marshal(b.cluster.Object(path))
+		require.NoError(t, err)
+		request := &velerov1.PodVolumeRestore{}
+		require.NoError(t, json.Unmarshal(raw, request))
+		request.ResourceVersion = ""
+		request.Status = velerov1.PodVolumeRestoreStatus{Phase: velerov1.PodVolumePhaseCompleted, Node: "n1", Progress: velerov1.DataMoveOperationProgress{TotalBytes: 7}}
+		require.NoError(t, b.client.Create(t.Context(), request))
+	}
+	require.NoError(t, b.client.Create(t.Context(), &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "data"}, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "pvc-new"}}))
+	require.True(t, b.moveOn(t, ""))
+	b.config.Claims = &jobtest.Holder{Name: "next"}
+	require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
+	var infos []any
+	require.NoError(t, json.Unmarshal([]byte(b.readGzip(t, layout.RestoreVolumeInfo("r"))), &infos))
+	info := func(volume string) object {
+		return object{"snapshotHandle": "snap-" + volume, "size": 7.0, "uploaderType": "kopia", "volumeName": volume, "podName": "db-0", "podNamespace": "a", "nodeName": "n1", "Phase": "Completed"}
+	}
+	require.ElementsMatch(t, []any{
+		object{"pvcName": "data", "pvcNamespace": "a", "pvName": "pvc-new", "restoreMethod": "PodVolumeRestore", "snapshotDataMoved": false, "pvrInfo": info("data")},
+		object{"restoreMethod": "PodVolumeRestore", "snapshotDataMoved": false, "pvrInfo": info("scratch")},
+	}, infos)
 }
 
 // A runner that dies at any write, between a Pod and its requests too, has a successor that makes the

@@ -20,6 +20,7 @@ type volumeInfo struct {
 	DataMoved      bool        `json:"snapshotDataMoved"`
 	CSI            *csiInfo    `json:"csiSnapshotInfo,omitempty"`
 	Native         *nativeInfo `json:"nativeSnapshotInfo,omitempty"`
+	Pod            *podInfo    `json:"pvrInfo,omitempty"`
 }
 
 type csiInfo struct {
@@ -75,8 +76,8 @@ func (r *Recorder) Settle(f Filled, volume, message, problem string) {
 }
 
 // WriteVolumeInfo writes <restore>-volumeinfo.json.gz's document: the volumes that were made of
-// snapshots and whose objects were created, named as in the cluster.
-func (f Files) WriteVolumeInfo(w io.Writer) error {
+// snapshots and whose objects were created, named as in the cluster, and the volumes of Pods.
+func (f Files) WriteVolumeInfo(w io.Writer, filled []FilledVolume) error {
 	r := f.recorder
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -97,6 +98,9 @@ func (f Files) WriteVolumeInfo(w io.Writer) error {
 			Claim: v.Claim, ClaimNamespace: v.ClaimNamespace, Name: cmp.Or(v.Name, r.plan.Name(node)), Method: "NativeSnapshot",
 			Native: &nativeInfo{Handle: v.Snapshot, Type: v.Type, Zone: v.Zone, IOPS: strconv.FormatInt(v.IOPS, 10), Phase: "Completed"},
 		})
+	}
+	for i := range filled {
+		infos = append(infos, describeFilled(&filled[i]))
 	}
 	return json.NewEncoder(w).Encode(infos)
 }

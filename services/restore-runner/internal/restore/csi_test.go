@@ -147,7 +147,7 @@ func TestAClaimIsFilledFromItsCSISnapshot(t *testing.T) {
 		kubetest.Meta(s.Object("/api/v1/namespaces/b/persistentvolumeclaims/data"))["labels"])
 
 	var infos bytes.Buffer
-	require.NoError(t, f.recorder.Files().WriteVolumeInfo(&infos))
+	require.NoError(t, f.recorder.Files().WriteVolumeInfo(&infos, nil))
 	require.JSONEq(t, `[{"pvcName":"data","pvcNamespace":"b","pvName":"`+volumeName+`","restoreMethod":"CSISnapshot","snapshotDataMoved":false,
 		"csiSnapshotInfo":{"snapshotHandle":"physical","size":5368709120,"driver":"disk.example.com","vscName":"`+pairName+`"}}]`, infos.String())
 }

@@ -165,7 +165,7 @@ func TestANameThatIsTakenMeanwhileIsRecorded(t *testing.T) {
 	})
 	require.Len(t, c.made, 1)
 	var info bytes.Buffer
-	require.NoError(t, f.recorder.Files().WriteVolumeInfo(&info))
+	require.NoError(t, f.recorder.Files().WriteVolumeInfo(&info, nil))
 	require.Contains(t, info.String(), kubetest.Meta(clonedVolume(t, s, f))["name"])
 }
 
