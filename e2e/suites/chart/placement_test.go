@@ -92,6 +92,20 @@ func TestTheProxyIsForWhatIsOutside(t *testing.T) {
 	}
 }
 
+// A mover reaches the bucket as the services do: through their proxy, with their environment and authorities.
+func TestMoversReachTheBucketAsServicesDo(t *testing.T) {
+	flags := func(args ...string) []string {
+		return serviceDeployments(t, renderChart(t, args...))["volume-mover"].Spec.Template.Spec.Containers[0].Args
+	}
+	require.Contains(t, flags(), "--mover-env=HTTPS_PROXY,HTTP_PROXY,NO_PROXY")
+	require.NotContains(t, strings.Join(flags(), " "), "--mover-ca")
+	full := flags("--set", "extraEnv.EVERY=1,configuration.extraEnvVars[0].name=VELERO,configuration.extraEnvVars[0].value=v,credentials.extraEnvVars.KEY=secret",
+		"--set", "volumeMover.extraEnv.OWN=2,deletion.extraEnv.OTHER=3,caCertificates.configMap=authorities")
+	require.Contains(t, full, "--mover-env=EVERY,HTTPS_PROXY,HTTP_PROXY,KEY,NO_PROXY,OWN,VELERO")
+	require.Contains(t, full, "--mover-ca=configmap/authorities")
+	require.Contains(t, flags("--set", "caCertificates.secret=authorities"), "--mover-ca=secret/authorities")
+}
+
 // Platforms give Pods an identity by annotations of the account, or by labels of it and of the Pod.
 func TestWorkloadIdentity(t *testing.T) {
 	objects := renderChart(t, "--set", "serviceAccount.server.annotations.azure\\.workload\\.identity/client-id=all,serviceAccount.server.labels.team=storage",

@@ -104,6 +104,15 @@ seccompProfile:
 {{- .Values.movers.serviceAccount.name | default (printf "%s-movers" (include "holdfast.fullname" .)) -}}
 {{- end -}}
 
+{{/* The names of the variables of volume-mover that movers get; of a dict of root and values. */}}
+{{- define "holdfast.moverEnv" -}}
+{{- $names := list "HTTP_PROXY" "HTTPS_PROXY" "NO_PROXY" -}}
+{{- range list .root.Values.credentials.extraEnvVars .root.Values.configuration.extraEnvVars .root.Values.extraEnv .values.extraEnv -}}
+{{- if kindIs "map" . -}}{{- $names = concat $names (keys .) -}}{{- else -}}{{- range . -}}{{- $names = append $names .name -}}{{- end -}}{{- end -}}
+{{- end -}}
+{{- $names | uniq | sortAlpha | join "," -}}
+{{- end -}}
+
 {{/* The annotations of what exists while a hook runs only; of a dict of hook and weight, its order. */}}
 {{- define "holdfast.hook" -}}
 helm.sh/hook: {{ .hook }}
