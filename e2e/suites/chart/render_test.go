@@ -166,6 +166,26 @@ func TestValuesOfVelerosChartReachTheServices(t *testing.T) {
 	require.True(t, strings.HasPrefix(image, "ghcr.io/holdfast-io/holdfast-deletion:") && !strings.HasSuffix(image, "v1.18.0"), image)
 }
 
+// helm upgrade --reuse-values gives the values of the earlier chart alone, which may not have had a service.
+func TestValuesThatAnEarlierChartDidNotHaveHaveTheirDefaults(t *testing.T) {
+	want := renderChart(t)
+	for _, set := range []string{"movers=null", "volumeMover=null", "movers=null,volumeMover=null", "movers.serviceAccount=null,volumeMover.serviceAccount=null,volumeMover.args=null"} {
+		objects := renderChart(t, "--set", set)
+		require.Len(t, objects, len(want), set)
+		for service, d := range serviceDeployments(t, want) {
+			require.Equal(t, d.Spec, serviceDeployments(t, objects)[service].Spec, "%s: %s", set, service)
+		}
+		account := objectNamed(want, "ServiceAccount", chart.Release+"-movers")
+		require.Equal(t, account, objectNamed(objects, "ServiceAccount", account.GetName()), set)
+	}
+	objects := renderChart(t, "--set", "movers.serviceAccount.create=false,movers.serviceAccount.name=mine,volumeMover.replicas=0,volumeMover.serviceAccount.create=false")
+	require.Nil(t, objectNamed(objects, "ServiceAccount", chart.Release+"-movers"))
+	require.Nil(t, objectNamed(objects, "ServiceAccount", chart.Release+"-volume-mover"))
+	d := serviceDeployments(t, objects)["volume-mover"]
+	require.Zero(t, *d.Spec.Replicas, "what is false or zero is no default")
+	require.Contains(t, d.Spec.Template.Spec.Containers[0].Args, "--mover-service-account=mine")
+}
+
 // One value, the chart's own or that of Velero's chart, turns CSI snapshots on: in the flags of every
 // service and in the rights of those that look at them.
 func TestOneValueTurnsCSISnapshotsOn(t *testing.T) {

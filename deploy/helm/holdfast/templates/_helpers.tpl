@@ -94,14 +94,25 @@ seccompProfile:
 {{- .values.serviceAccount.name | default (printf "%s-%s" (include "holdfast.fullname" .root) .name) -}}
 {{- end -}}
 
+{{/* The values of a service, or of movers. helm upgrade --reuse-values from a release whose chart did not have them gives none. */}}
+{{- define "holdfast.serviceValues" -}}
+{{- $own := dict "replicas" 1 "plugins" true "workDirSize" "2Gi" "serviceAccount" (dict "create" true) -}}
+{{- toYaml (mergeOverwrite $own (deepCopy (default (dict) (index .root.Values .key)))) -}}
+{{- end -}}
+
+{{- define "holdfast.movers" -}}
+{{- $own := dict "kubeletRoot" "/var/lib/kubelet" "serviceAccount" (dict "create" true) -}}
+{{- toYaml (mergeOverwrite $own (deepCopy (default (dict) .Values.movers))) -}}
+{{- end -}}
+
 {{/* The image of movers and of the init container that waits in restored Pods. */}}
 {{- define "holdfast.moverImage" -}}
-{{- .Values.movers.image | default (printf "%s/holdfast-volume-mover:%s" .Values.image.registry (include "holdfast.tag" .)) -}}
+{{- (fromYaml (include "holdfast.movers" .)).image | default (printf "%s/holdfast-volume-mover:%s" .Values.image.registry (include "holdfast.tag" .)) -}}
 {{- end -}}
 
 {{/* The account of movers. */}}
 {{- define "holdfast.moverAccount" -}}
-{{- .Values.movers.serviceAccount.name | default (printf "%s-movers" (include "holdfast.fullname" .)) -}}
+{{- (fromYaml (include "holdfast.movers" .)).serviceAccount.name | default (printf "%s-movers" (include "holdfast.fullname" .)) -}}
 {{- end -}}
 
 {{/* The names of the variables of volume-mover that movers get; of a dict of root and values. */}}

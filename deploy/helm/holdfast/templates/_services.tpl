@@ -37,7 +37,7 @@ volume-mover: {key: volumeMover, grpc: 7447, http: 8448, memory: 64Mi, limit: 25
 {{- $_ := set $own "mover-image" (include "holdfast.moverImage" $root) -}}
 {{- $_ := set $own "mover-pull-policy" $root.Values.image.pullPolicy -}}
 {{- $_ := set $own "mover-service-account" (include "holdfast.moverAccount" $root) -}}
-{{- $_ := set $own "kubelet-root" $root.Values.movers.kubeletRoot -}}
+{{- $_ := set $own "kubelet-root" (fromYaml (include "holdfast.movers" $root)).kubeletRoot -}}
 {{- $_ := set $own "mover-env" (include "holdfast.moverEnv" .) -}}
 {{- if $root.Values.caCertificates.configMap -}}{{- $_ := set $own "mover-ca" (printf "configmap/%s" $root.Values.caCertificates.configMap) -}}
 {{- else if $root.Values.caCertificates.secret -}}{{- $_ := set $own "mover-ca" (printf "secret/%s" $root.Values.caCertificates.secret) -}}{{- end -}}
