@@ -3,10 +3,12 @@
 package directorydriver
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"sync"
 
@@ -74,8 +76,27 @@ func (d *Driver) Close() {
 	d.serves.Wait()
 }
 
+// copyFiles makes a directory as another one is, with owners, modes, times and holes.
+func copyFiles(ctx context.Context, from, to string) error {
+	if output, err := exec.CommandContext(ctx, "cp", "-a", "--", from, to).CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: %s", err, output)
+	}
+	return nil
+}
+
 // ErrNoVolume means that the driver has no such volume.
 var ErrNoVolume = errors.New("no such volume")
+
+// Directory returns the directory of a volume, which a node mounts.
+func (d *Driver) Directory(volume string) (string, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	v := d.volumes[volume]
+	if v == nil {
+		return "", fmt.Errorf("%w: %s", ErrNoVolume, volume)
+	}
+	return v.dir, nil
+}
 
 // Write calls change with the directory of a volume. No snapshot of it is cut meanwhile, as none is
 // cut within a write to a disk.

@@ -32,7 +32,7 @@ func (d *Driver) CreateSnapshot(ctx context.Context, r *csi.CreateSnapshotReques
 	s := d.snapshots[id]
 	if s == nil {
 		var err error
-		if s, err = d.cutSnapshot(id, d.volumes[r.GetSourceVolumeId()]); err != nil {
+		if s, err = d.cutSnapshot(ctx, id, d.volumes[r.GetSourceVolumeId()]); err != nil {
 			return nil, err
 		}
 	}
@@ -43,14 +43,14 @@ func (d *Driver) CreateSnapshot(ctx context.Context, r *csi.CreateSnapshotReques
 }
 
 // cutSnapshot copies a volume while nothing is written to it.
-func (d *Driver) cutSnapshot(id string, v *driverVolume) (*driverSnapshot, error) {
+func (d *Driver) cutSnapshot(ctx context.Context, id string, v *driverVolume) (*driverSnapshot, error) {
 	if v == nil {
 		return nil, status.Error(codes.NotFound, "the volume does not exist")
 	}
 	v.writes.Lock()
 	defer v.writes.Unlock()
 	s := &driverSnapshot{id: id, dir: d.pathOf("snapshots", id), volume: v.id, size: v.size, cut: d.config.Clock.Now()}
-	if err := os.CopyFS(s.dir, os.DirFS(v.dir)); err != nil {
+	if err := copyFiles(ctx, v.dir, s.dir); err != nil {
 		return nil, status.Errorf(codes.Internal, "copy a volume: %v", err)
 	}
 	d.snapshots[id] = s

@@ -32,7 +32,7 @@ func idOf(name string) string {
 }
 
 // CreateVolume implements csi.ControllerServer.
-func (d *Driver) CreateVolume(_ context.Context, r *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
+func (d *Driver) CreateVolume(ctx context.Context, r *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
 	if r.GetName() == "" || len(r.GetVolumeCapabilities()) == 0 {
 		return nil, status.Error(codes.InvalidArgument, "name and volume_capabilities are required")
 	}
@@ -43,7 +43,7 @@ func (d *Driver) CreateVolume(_ context.Context, r *csi.CreateVolumeRequest) (*c
 	if v == nil {
 		v = &driverVolume{id: id, dir: d.pathOf("volumes", id), source: r.GetVolumeContentSource(),
 			size: cmp.Or(limits.GetRequiredBytes(), limits.GetLimitBytes(), defaultSize)}
-		if err := d.fillVolume(v); err != nil {
+		if err := d.fillVolume(ctx, v); err != nil {
 			return nil, err
 		}
 		d.volumes[id] = v
@@ -55,7 +55,7 @@ func (d *Driver) CreateVolume(_ context.Context, r *csi.CreateVolumeRequest) (*c
 }
 
 // fillVolume makes the directory of a volume, with the files of the snapshot that it is to be made of.
-func (d *Driver) fillVolume(v *driverVolume) error {
+func (d *Driver) fillVolume(ctx context.Context, v *driverVolume) error {
 	if v.source == nil {
 		if err := os.Mkdir(v.dir, 0o700); err != nil {
 			return status.Errorf(codes.Internal, "make a volume: %v", err)
@@ -69,7 +69,7 @@ func (d *Driver) fillVolume(v *driverVolume) error {
 	case v.size < s.size:
 		return status.Errorf(codes.OutOfRange, "a volume of the snapshot needs %d bytes", s.size)
 	}
-	if err := os.CopyFS(v.dir, os.DirFS(s.dir)); err != nil {
+	if err := copyFiles(ctx, s.dir, v.dir); err != nil {
 		return status.Errorf(codes.Internal, "make a volume of a snapshot: %v", err)
 	}
 	d.restored++

@@ -59,7 +59,9 @@ func (n *Node) registerNode(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	node, err := n.client.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.name}}, metav1.CreateOptions{})
+	node, err := n.client.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: n.name, Labels: map[string]string{corev1.LabelHostname: n.name, corev1.LabelOSStable: "linux"},
+	}}, metav1.CreateOptions{})
 	if err != nil {
 		return err
 	}

@@ -77,20 +77,43 @@ func (r *moverPod) mountVolume(ctx context.Context, v *corev1.Volume) (place str
 		return place, err
 	case v.EmptyDir != nil:
 		return place, os.MkdirAll(place, 0o777)
+	case v.PersistentVolumeClaim != nil:
+		return r.mountClaim(ctx, v.PersistentVolumeClaim.ClaimName)
 	case v.Secret != nil:
 		return place, r.writeSecret(ctx, v.Secret, place)
 	}
 	return "", fmt.Errorf("a mover has no volume of this kind: %+v", v.VolumeSource)
 }
 
+// mountClaim waits until a claim is bound, and returns the directory of its volume.
+func (r *moverPod) mountClaim(ctx context.Context, name string) (place string, err error) {
+	err = r.await(ctx, func() (bool, error) {
+		claim, err := r.movers.client.CoreV1().PersistentVolumeClaims(r.pod.Namespace).Get(ctx, name, metav1.GetOptions{})
+		if err != nil || claim.Status.Phase != corev1.ClaimBound {
+			return false, ignoreMissing(err)
+		}
+		volume, err := r.movers.client.CoreV1().PersistentVolumes().Get(ctx, claim.Spec.VolumeName, metav1.GetOptions{})
+		if err != nil {
+			return false, err
+		}
+		place, err = r.movers.directory(volume.Spec.CSI.VolumeHandle)
+		return err == nil, err
+	})
+	return place, err
+}
+
+func ignoreMissing(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
 func (r *moverPod) writeSecret(ctx context.Context, source *corev1.SecretVolumeSource, place string) error {
 	var secret *corev1.Secret
 	err := r.await(ctx, func() (found bool, err error) {
 		secret, err = r.movers.client.CoreV1().Secrets(r.pod.Namespace).Get(ctx, source.SecretName, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			return false, nil
-		}
-		return err == nil, err
+		return err == nil, ignoreMissing(err)
 	})
 	if err != nil {
 		return err

@@ -13,10 +13,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -35,20 +33,29 @@ type Movers struct {
 	client kubernetes.Interface
 	binary string
 	dir    string
+	// directory finds the directory of a CSI volume by its handle.
+	directory func(handle string) (string, error)
 
 	runs sync.WaitGroup
 	mu   sync.Mutex
 	pods map[types.UID]*moverPod
-	hold chan struct{} // closed by Release; nil: nothing is held
+	hold *hold // nil: nothing is held
 	held map[string]bool
 }
 
-// Start runs mover Pods on a node until the test is done.
-func Start(t *testing.T, config *rest.Config, namespace string, node *kubelet.Node) *Movers {
+// hold keeps movers from doing anything.
+type hold struct {
+	over    chan struct{} // closed by Release and Crash
+	crashed bool          // set before over is closed
+}
+
+// Start runs mover Pods on a node until the test is done. directory finds the directory of a CSI volume by its handle, for movers that
+// mount claims.
+func Start(t *testing.T, config *rest.Config, namespace string, node *kubelet.Node, directory func(handle string) (string, error)) *Movers {
 	t.Helper()
 	binary, err := testbed.Product("volume-mover")
 	require.NoError(t, err)
-	m := &Movers{node: node, binary: binary, dir: t.TempDir(), pods: map[types.UID]*moverPod{}, held: map[string]bool{}}
+	m := &Movers{node: node, binary: binary, dir: t.TempDir(), directory: directory, pods: map[types.UID]*moverPod{}, held: map[string]bool{}}
 	m.client, err = kubernetes.NewForConfig(config)
 	require.NoError(t, err)
 	require.NoError(t, os.Mkdir(m.Root(), 0o755))
@@ -85,7 +92,7 @@ func (m *Movers) notePod(ctx context.Context, object any) {
 	run, known := m.pods[pod.UID]
 	if !known {
 		if pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil {
-			m.runs.Go(func() { m.bindPod(ctx, pod) })
+			m.runs.Go(func() { m.schedulePod(ctx, pod) })
 			return
 		}
 		if pod.Spec.NodeName != m.node.Name() || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
@@ -100,17 +107,6 @@ func (m *Movers) notePod(ctx context.Context, object any) {
 	}
 }
 
-// bindPod has a Pod that may run anywhere run here, as a scheduler does.
-func (m *Movers) bindPod(ctx context.Context, pod *corev1.Pod) {
-	binding := &corev1.Binding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}, Target: corev1.ObjectReference{Kind: "Node", Name: m.node.Name()},
-	}
-	_ = wait.PollUntilContextCancel(ctx, look, true, func(ctx context.Context) (bool, error) { // fails with the test alone
-		err := m.client.CoreV1().Pods(pod.Namespace).Bind(ctx, binding, metav1.CreateOptions{})
-		return err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err), nil
-	})
-}
-
 // endPod ends the process of a Pod that is gone.
 func (m *Movers) endPod(object any) {
 	if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
@@ -123,19 +119,27 @@ func (m *Movers) endPod(object any) {
 	}
 }
 
-// Hold keeps movers that start from now on from doing anything, although their Pods run, until Release.
+// Hold keeps movers that start from now on from doing anything, although their Pods run, until Release or Crash.
 func (m *Movers) Hold() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.hold = make(chan struct{})
+	m.hold = &hold{over: make(chan struct{})}
 }
 
 // Release lets the movers that are held go on.
-func (m *Movers) Release() {
+func (m *Movers) Release() { m.endHold(false) }
+
+// Crash ends the movers that are held as SIGKILL does.
+func (m *Movers) Crash() { m.endHold(true) }
+
+func (m *Movers) endHold(crash bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	close(m.hold)
-	m.hold = nil
+	if m.hold != nil {
+		m.hold.crashed = crash
+		close(m.hold.over)
+		m.hold = nil
+	}
 }
 
 // Held returns how many movers have been held.
@@ -145,24 +149,27 @@ func (m *Movers) Held() int {
 	return len(m.held)
 }
 
-// waitHeld waits for as long as movers are held; false means that the Pod was deleted meanwhile.
-func (m *Movers) waitHeld(ctx context.Context, run *moverPod) bool {
+// waitHeld waits for as long as movers are held. A code other than 0 is that of a mover that was ended meanwhile.
+func (m *Movers) waitHeld(ctx context.Context, run *moverPod) (code int) {
 	m.mu.Lock()
-	hold := m.hold
-	if hold != nil {
+	held := m.hold
+	if held != nil {
 		m.held[run.pod.Name] = true
 	}
 	m.mu.Unlock()
-	if hold == nil {
-		return true
+	if held == nil {
+		return 0
 	}
 	select {
-	case <-hold:
-		return true
+	case <-held.over:
+		if held.crashed {
+			return killed
+		}
+		return 0
 	case <-run.deleted:
 	case <-ctx.Done():
 	}
-	return false
+	return terminated
 }
 
 func (m *Movers) logPath(_, pod string) string {

@@ -23,8 +23,9 @@ const (
 	stopGrace = 20 * time.Second
 	// messageBytes is the longest termination message of a container.
 	messageBytes = 4096
-	// terminated is the exit code of a process that SIGTERM ended.
+	// terminated and killed are the exit codes of processes that SIGTERM and SIGKILL ended.
 	terminated = 143
+	killed     = 137
 )
 
 // moverPod is one Pod and its process.
@@ -73,8 +74,8 @@ func (r *moverPod) runContainer(ctx context.Context) (code int, err error) {
 	if err := r.reportRunning(ctx); err != nil {
 		return 0, err
 	}
-	if !r.movers.waitHeld(ctx, r) {
-		return terminated, nil
+	if code := r.movers.waitHeld(ctx, r); code != 0 {
+		return code, nil
 	}
 	process, err := testbed.StartProcess(testbed.ProcessSpec{
 		Name: r.pod.Name, Path: r.movers.binary, Args: places.replaceIn(commandWords(container)), Env: environment(container), LogDir: r.dir,

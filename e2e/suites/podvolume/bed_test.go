@@ -20,6 +20,7 @@ import (
 	"github.com/holdfast-io/holdfast/e2e/harness/moverpods"
 	"github.com/holdfast-io/holdfast/e2e/harness/site"
 	"github.com/holdfast-io/holdfast/e2e/harness/testbed"
+	"github.com/holdfast-io/holdfast/e2e/harness/volumefiles"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
 )
@@ -46,7 +47,7 @@ func newBed(t *testing.T) *bed {
 			b.node, err = kubelet.Start(t.Context(), s.Cluster.RestConfig(), "node", &kubetest.ExecHandler{Run: b.apps.runCommand})
 			require.NoError(t, err)
 			t.Cleanup(b.node.Close)
-			b.movers = moverpods.Start(t, s.Cluster.RestConfig(), site.Server, b.node)
+			b.movers = moverpods.Start(t, s.Cluster.RestConfig(), site.Server, b.node, nil)
 			return map[string][]string{"volume-mover": {"--kubelet-root=" + b.movers.Root()}}
 		},
 		Args: map[string][]string{
@@ -121,8 +122,8 @@ func (b *bed) createApplication(t *testing.T, namespace string, annotations map[
 	require.NoError(t, b.Client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "db"}, pod))
 	dirs, err := b.movers.MountVolumes(t.Context(), pod)
 	require.NoError(t, err)
-	writeFiles(t, dirs["data"], namespace)
-	writeFiles(t, dirs["scratch"], "scratch of "+namespace)
+	volumefiles.Write(t, dirs["data"], namespace)
+	volumefiles.Write(t, dirs["scratch"], "scratch of "+namespace)
 	return dirs
 }
 

@@ -1,9 +1,6 @@
 package podvolume
 
 import (
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -11,10 +8,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/holdfast-io/holdfast/e2e/harness/site"
-	"github.com/holdfast-io/holdfast/e2e/harness/testbed"
+	"github.com/holdfast-io/holdfast/e2e/harness/volumefiles"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 )
 
@@ -30,7 +26,7 @@ func (b *bed) deleted(t *testing.T) {
 	gone, stays := b.requests(t, name), b.requests(t, kept)
 	require.Len(t, gone, 2)
 	for _, p := range gone {
-		require.Empty(t, b.restoreSnapshot(t, name, p.Status.SnapshotID))
+		require.Empty(t, volumefiles.RestoreSnapshot(t, b.Site, b.bucket, name, p.Status.SnapshotID))
 	}
 
 	password := b.setPassword(t, "another")
@@ -48,10 +44,10 @@ func (b *bed) deleted(t *testing.T) {
 
 	b.DeleteBackup(t, name)
 	for _, p := range gone {
-		require.Contains(t, b.restoreSnapshot(t, name, p.Status.SnapshotID), "the repository does not have the snapshot")
+		require.Contains(t, volumefiles.RestoreSnapshot(t, b.Site, b.bucket, name, p.Status.SnapshotID), "the repository does not have the snapshot")
 	}
 	for _, p := range stays {
-		require.Empty(t, b.restoreSnapshot(t, name, p.Status.SnapshotID))
+		require.Empty(t, volumefiles.RestoreSnapshot(t, b.Site, b.bucket, name, p.Status.SnapshotID))
 	}
 	require.Eventually(t, func() bool { return len(b.requests(t, name)) == 0 }, site.Patience, site.Look, "its requests are gone")
 	require.Len(t, b.requests(t, kept), 2)
@@ -61,45 +57,10 @@ func (b *bed) deleted(t *testing.T) {
 // setPassword changes the Secret with the password of the repositories, and returns what it was.
 func (b *bed) setPassword(t *testing.T, password string) (before string) {
 	t.Helper()
-	const key = "repository-password"
-	secret := b.secret(t, "velero-repo-credentials")
-	before = string(secret.Data[key])
-	secret.Data[key] = []byte(password)
+	secret := &corev1.Secret{}
+	require.NoError(t, b.Client.Get(t.Context(), client.ObjectKey{Namespace: site.Server, Name: velerov1.RepositorySecret}, secret))
+	before = string(secret.Data[velerov1.RepositoryPasswordKey])
+	secret.Data[velerov1.RepositoryPasswordKey] = []byte(password)
 	require.NoError(t, b.Client.Update(t.Context(), secret))
 	return before
-}
-
-func (b *bed) secret(t *testing.T, name string) *corev1.Secret {
-	t.Helper()
-	secret := &corev1.Secret{}
-	require.NoError(t, b.Client.Get(t.Context(), client.ObjectKey{Namespace: site.Server, Name: name}, secret))
-	return secret
-}
-
-// restoreSnapshot restores a snapshot of a namespace's repository, and returns what the mover complains of.
-func (b *bed) restoreSnapshot(t *testing.T, namespace, id string) string {
-	t.Helper()
-	binary, err := testbed.Product("volume-mover")
-	require.NoError(t, err)
-	loc := &velerov1.BackupStorageLocation{}
-	require.NoError(t, b.Client.Get(t.Context(), client.ObjectKey{Namespace: site.Server, Name: b.bucket.Location}, loc))
-	keys := b.secret(t, loc.Spec.Credential.Name)
-	loc.TypeMeta = metav1.TypeMeta{APIVersion: velerov1.GroupVersion.String(), Kind: "BackupStorageLocation"}
-	keys.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}
-	dir, manifests := t.TempDir(), ""
-	for _, o := range []client.Object{loc, keys} {
-		text, err := yaml.Marshal(o)
-		require.NoError(t, err)
-		manifests += "---\n" + string(text)
-	}
-	at := func(name string) string { return filepath.Join(dir, name) }
-	require.NoError(t, os.WriteFile(at("location"), []byte(manifests), 0o600))
-	require.NoError(t, os.WriteFile(at("password"), b.secret(t, "velero-repo-credentials").Data["repository-password"], 0o600))
-	require.NoError(t, os.Mkdir(at("target"), 0o700))
-	out, err := exec.CommandContext(t.Context(), binary, "move", "restore", "--location", at("location"), "--password-file", at("password"),
-		"--namespace", namespace, "--snapshot", id, "--target", at("target"), "--cache-dir", dir).CombinedOutput()
-	if err != nil {
-		return string(out)
-	}
-	return ""
 }

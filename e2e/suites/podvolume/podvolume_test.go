@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-io/holdfast/e2e/harness/site"
+	"github.com/holdfast-io/holdfast/e2e/harness/volumefiles"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 )
@@ -31,7 +32,7 @@ func TestPodVolumes(t *testing.T) {
 func (b *bed) thereAndBack(t *testing.T) {
 	const name = "shop"
 	dirs := b.createApplication(t, name, map[string]string{preHook: "freeze", postHook: "thaw"})
-	want := map[string]map[string]string{"data": describeFiles(t, dirs["data"]), "scratch": describeFiles(t, dirs["scratch"])}
+	want := map[string]map[string]string{"data": volumefiles.Describe(t, dirs["data"]), "scratch": volumefiles.Describe(t, dirs["scratch"])}
 	b.createBackup(t, name)
 	backup := b.BackupCompletes(t, name)
 	require.Equal(t, &velerov1.HookStatus{HooksAttempted: 2}, backup.Status.HookStatus)
@@ -46,7 +47,7 @@ func (b *bed) thereAndBack(t *testing.T) {
 				t.Parallel()
 				restored := b.restore(t, name, namespace)
 				for volume, entries := range want {
-					require.Equal(t, entries, describeFiles(t, restored[volume]), "volume %s", volume)
+					require.Equal(t, entries, volumefiles.Describe(t, restored[volume]), "volume %s", volume)
 				}
 			})
 		}

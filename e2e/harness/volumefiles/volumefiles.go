@@ -1,4 +1,5 @@
-package podvolume
+// Package volumefiles fills directories of volumes, describes what is in them, and reads what a repository has of them.
+package volumefiles
 
 import (
 	"bytes"
@@ -14,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// writeFiles fills a volume with entries of several modes, owners and times.
-func writeFiles(t *testing.T, dir, text string) {
+// Write fills a volume with entries of several modes, owners and times.
+func Write(t *testing.T, dir, text string) {
 	t.Helper()
 	at := func(name string) string { return filepath.Join(dir, name) }
 	require.NoError(t, os.MkdirAll(at("tables/empty"), 0o750))
@@ -34,9 +35,9 @@ func writeFiles(t *testing.T, dir, text string) {
 	require.NoError(t, os.Chtimes(at("tables"), then, then))
 }
 
-// describeFiles maps each entry to what a backup keeps of it. The time of the root is left out: a mover makes the
+// Describe maps each entry to what a backup keeps of it. The time of the root is left out: a mover makes the
 // directory .velero in it, and the init container removes that.
-func describeFiles(t *testing.T, root string) map[string]string {
+func Describe(t *testing.T, root string) map[string]string {
 	t.Helper()
 	found := map[string]string{}
 	require.NoError(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {

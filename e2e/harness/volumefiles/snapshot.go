@@ -1,0 +1,47 @@
+package volumefiles
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/holdfast-io/holdfast/e2e/harness/site"
+	"github.com/holdfast-io/holdfast/e2e/harness/testbed"
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+)
+
+// RestoreSnapshot restores a snapshot of a namespace's repository, and returns what the mover complains of.
+func RestoreSnapshot(t *testing.T, s *site.Site, bucket *site.Bucket, namespace, id string) string {
+	t.Helper()
+	binary, err := testbed.Product("volume-mover")
+	require.NoError(t, err)
+	loc, keys, password := &velerov1.BackupStorageLocation{}, &corev1.Secret{}, &corev1.Secret{}
+	require.NoError(t, s.Client.Get(t.Context(), client.ObjectKey{Namespace: site.Server, Name: bucket.Location}, loc))
+	require.NoError(t, s.Client.Get(t.Context(), client.ObjectKey{Namespace: site.Server, Name: loc.Spec.Credential.Name}, keys))
+	require.NoError(t, s.Client.Get(t.Context(), client.ObjectKey{Namespace: site.Server, Name: velerov1.RepositorySecret}, password))
+	loc.TypeMeta = metav1.TypeMeta{APIVersion: velerov1.GroupVersion.String(), Kind: "BackupStorageLocation"}
+	keys.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}
+	dir, manifests := t.TempDir(), ""
+	for _, o := range []client.Object{loc, keys} {
+		text, err := yaml.Marshal(o)
+		require.NoError(t, err)
+		manifests += "---\n" + string(text)
+	}
+	at := func(name string) string { return filepath.Join(dir, name) }
+	require.NoError(t, os.WriteFile(at("location"), []byte(manifests), 0o600))
+	require.NoError(t, os.WriteFile(at("password"), password.Data[velerov1.RepositoryPasswordKey], 0o600))
+	require.NoError(t, os.Mkdir(at("target"), 0o700))
+	out, err := exec.CommandContext(t.Context(), binary, "move", "restore", "--location", at("location"), "--password-file", at("password"),
+		"--namespace", namespace, "--snapshot", id, "--target", at("target"), "--cache-dir", dir).CombinedOutput()
+	if err != nil {
+		return string(out)
+	}
+	return ""
+}
