@@ -1,6 +1,7 @@
 package podvolume
 
 import (
+	"cmp"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,7 +16,7 @@ import (
 type MovedVolume struct {
 	// Claim is named as in the cluster.
 	Claim types.NamespacedName
-	// ClaimUID is that of the claim in the backup.
+	// ClaimUID is that of the claim in the backup; empty where it is not known.
 	ClaimUID types.UID
 	// Upload is the DataUpload that took the data.
 	Upload *v2alpha1.DataUpload
@@ -36,7 +37,7 @@ func (j *RestoreJob) SelectorValue(v *MovedVolume) string {
 
 // DownloadID is the identifier of the operation that fills the claim (Velero 1.18).
 func (j *RestoreJob) DownloadID(v *MovedVolume) string {
-	return moveOperationID(prefixDownload, j.UID, v.ClaimUID)
+	return moveOperationID(prefixDownload, j.UID, cmp.Or(v.ClaimUID, types.UID(hexDigits(v.Claim.String(), hashLength))))
 }
 
 // Download is the DataDownload of a claim: the same for every attempt of the restore.

@@ -212,7 +212,8 @@ func TestSkipped(t *testing.T) {
 		"endpoint slice": {"endpointslices.discovery.k8s.io", `{"metadata":{"labels":{"endpointslice.kubernetes.io/managed-by":"endpointslice-controller.k8s.io"}}}`,
 			true, false},
 		"own endpoint slice": {"endpointslices.discovery.k8s.io", `{"metadata":{"labels":{"endpointslice.kubernetes.io/managed-by":"me"}}}`, false, false},
-		"moved snapshot":     {"datauploads.velero.io", `{}`, true, true},
+		"moved snapshot":     {"datauploads.velero.io", `{}`, true, false},
+		"filled claim":       {"datadownloads.velero.io", `{}`, true, false},
 		"allocated address": {"ipaddresses.networking.k8s.io", `{"metadata":{"labels":{"ipaddress.kubernetes.io/managed-by":"ipallocator.k8s.io"}}}`,
 			true, false},
 	}

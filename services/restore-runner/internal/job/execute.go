@@ -1,11 +1,13 @@
 package job
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
+	"github.com/holdfast-io/holdfast/pkg/extension/csisnapshot"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/job/step"
@@ -121,6 +123,7 @@ func (a *restoreAttempt) engineConfig() restore.Config {
 	in, p, actions := a.inputs, a.prepared, a.actions
 	return restore.Config{
 		Request: restore.Request{Backup: in.backup.Name, Restore: a.restore.Name, UID: a.restore.UID, Spec: &a.restore.Spec, Server: a.cfg.Namespace, Location: in.backup.Spec.StorageLocation,
+			SnapshotTimeout:   cmp.Or(in.backup.Spec.CSISnapshotTimeout.Duration, csisnapshot.DefaultTimeout),
 			PreserveAddresses: a.restore.Annotations[holdfast.AnnotationPreserveAddresses] == "true",
 			OverwriteVolumes:  a.restore.Annotations[holdfast.AnnotationOverwriteVolumes] == "true"},
 		Content: p.Content,

@@ -89,6 +89,7 @@ func settleSteps() []restoreStep {
 	return []restoreStep{
 		{Name: "look for a request to cancel", Successor: step.Repeats, Run: checkCancelled},
 		{Name: "wait for the operations", Needs: []step.Value{recordsOpen}, Gives: []step.Value{operationsEnded}, Successor: step.Follows, Run: awaitOperations},
+		{Name: "settle the volumes of moved snapshots", Needs: []step.Value{operationsEnded}, Successor: step.Repeats, Run: settleMoved},
 		{Name: "begin the commit", Needs: []step.Value{operationsEnded}, Gives: []step.Value{commitBegun}, Successor: step.Follows, Run: beginCommit},
 	}
 }

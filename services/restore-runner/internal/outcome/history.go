@@ -96,7 +96,7 @@ func (h *History) addRecord(r *Recorder, node int32, rec *Record) {
 	if rec.Intent != "" {
 		putLazy(&h.Intents, node, rec.Intent)
 	}
-	if rec.Volume != nil && rec.Volume.CSI == nil {
+	if rec.Volume != nil && !rec.Volume.fillsClaim() {
 		putLazy(&h.Volumes, node, rec.Volume)
 		if rec.Volume.Name != "" {
 			putLazy(&h.Names, node, rec.Volume.Name)

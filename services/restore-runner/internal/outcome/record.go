@@ -58,7 +58,7 @@ type Record struct {
 	Intent apply.Intent `json:"intent,omitempty"`
 	// Call is set before an action is called that may begin an operation, and again afterwards.
 	Call *Call `json:"call,omitempty"`
-	// Began is set with the outcome of a Pod: the operations that fill its volumes. They are complete without
+	// Began is set with the outcome of a Pod or a claim: the operations that fill its volumes. They are complete without
 	// the plan, as Call.Begun is.
 	Began []operation.Operation `json:"began,omitempty"`
 	// Volume is set before a volume is made for a PersistentVolume, and again once it is; and before
@@ -165,6 +165,21 @@ type Volume struct {
 	// CSI is the CSI snapshot that a claim is filled from; the fields above but for the claim are
 	// empty then, and Name is that of the volume once it is known.
 	CSI *CSI `json:"csi,omitempty"`
+	// Download is the moved snapshot that a claim is filled from, likewise.
+	Download *Download `json:"download,omitempty"`
+}
+
+// Download is a moved snapshot that a claim is filled from.
+type Download struct {
+	// Snapshot is its identifier in the repository.
+	Snapshot  string `json:"snapshot"`
+	DataMover string `json:"dataMover,omitempty"`
+	Operation string `json:"operation"`
+	// Size of the data, in bytes; 0 is not known.
+	Size int64 `json:"size,omitempty"`
+	// ReclaimPolicy and Labels are those of the volume in the backup; empty where they are not known.
+	ReclaimPolicy string            `json:"reclaimPolicy,omitempty"`
+	Labels        map[string]string `json:"labels,omitempty"`
 }
 
 // CSI is a CSI snapshot that a claim is filled from.

@@ -254,7 +254,7 @@ func (r *Recorder) applyRecord(node int32, rec *Record) {
 	if rec.Moved != nil {
 		r.tally.moved[node] = *rec.Moved
 	}
-	if rec.Volume != nil && (rec.Volume.ID != "" || rec.Volume.CSI != nil) {
+	if rec.Volume != nil && (rec.Volume.ID != "" || rec.Volume.fillsClaim()) {
 		putLazy(&r.volumes, node, rec.Volume)
 	}
 	if action := codeOf(rec.Action); action != 0 {

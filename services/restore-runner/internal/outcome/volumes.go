@@ -19,6 +19,7 @@ type volumeInfo struct {
 	Method         string      `json:"restoreMethod,omitempty"`
 	DataMoved      bool        `json:"snapshotDataMoved"`
 	CSI            *csiInfo    `json:"csiSnapshotInfo,omitempty"`
+	Movement       *moveInfo   `json:"snapshotDataMovementInfo,omitempty"`
 	Native         *nativeInfo `json:"nativeSnapshotInfo,omitempty"`
 	Pod            *podInfo    `json:"pvrInfo,omitempty"`
 }
@@ -30,6 +31,15 @@ type csiInfo struct {
 	Content string `json:"vscName"`
 }
 
+// moveInfo has the keys of Velero's files.
+type moveInfo struct {
+	DataMover string `json:"dataMover"`
+	Uploader  string `json:"uploaderType"`
+	Handle    string `json:"snapshotHandle"`
+	Operation string `json:"operationID"`
+	Size      int64  `json:"size"`
+}
+
 // nativeInfo has the keys of Velero's files, Phase too.
 type nativeInfo struct {
 	Handle string `json:"snapshotHandle"`
@@ -39,7 +49,10 @@ type nativeInfo struct {
 	Phase  string `json:"Phase"`
 }
 
-// Filled is a claim that was created, to be filled from a CSI snapshot.
+// fillsClaim reports that the volume is one of a claim which is created, to be filled.
+func (v *Volume) fillsClaim() bool { return v.CSI != nil || v.Download != nil }
+
+// Filled is a claim that was created, to be filled from a CSI snapshot, moved or not.
 type Filled struct {
 	Node   int32
 	Volume Volume
@@ -47,11 +60,21 @@ type Filled struct {
 
 // Filled returns the claims that were created, to be filled from CSI snapshots, and that are not
 // settled, by their nodes.
-func (r *Recorder) Filled() (all []Filled) {
+func (r *Recorder) Filled() []Filled {
+	return r.filledBy(func(v *Volume) bool { return v.CSI != nil && !v.CSI.Settled })
+}
+
+// Downloads returns the claims that were created, to be filled from moved snapshots, and whose volumes are not
+// known yet, by their nodes.
+func (r *Recorder) Downloads() []Filled {
+	return r.filledBy(func(v *Volume) bool { return v.Download != nil && v.Name == "" })
+}
+
+func (r *Recorder) filledBy(is func(*Volume) bool) (all []Filled) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, node := range slices.Sorted(maps.Keys(r.volumes)) {
-		if v := r.volumes[node]; v.CSI != nil && !v.CSI.Settled && codes[r.tally.actions[node]] == apply.Created {
+		if v := r.volumes[node]; is(v) && codes[r.tally.actions[node]] == apply.Created {
 			all = append(all, Filled{node, *v})
 		}
 	}
@@ -91,6 +114,13 @@ func (f Files) WriteVolumeInfo(w io.Writer, filled []FilledVolume) error {
 			infos = append(infos, volumeInfo{
 				Claim: v.Claim, ClaimNamespace: v.ClaimNamespace, Name: v.Name, Method: "CSISnapshot",
 				CSI: &csiInfo{Handle: s.Handle, Size: s.Size, Driver: s.Driver, Content: s.Object},
+			})
+			continue
+		}
+		if d := v.Download; d != nil {
+			infos = append(infos, volumeInfo{
+				Claim: v.Claim, ClaimNamespace: v.ClaimNamespace, Name: v.Name, Method: "CSISnapshot", DataMoved: true,
+				Movement: &moveInfo{DataMover: cmp.Or(d.DataMover, "velero"), Uploader: "kopia", Handle: d.Snapshot, Operation: d.Operation, Size: d.Size},
 			})
 			continue
 		}

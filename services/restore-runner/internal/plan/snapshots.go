@@ -9,13 +9,18 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/apis/velero/v2alpha1"
 	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
 	"github.com/holdfast-io/holdfast/pkg/extension/csisnapshot"
 )
 
-// Snapshots are the CSI snapshots of a backup. Safe for concurrent use once it is surveyed.
+// uploadsResource is that of the requests which moved snapshots into the bucket.
+var uploadsResource = schema.GroupResource{Group: v2alpha1.GroupVersion.Group, Resource: "datauploads"}
+
+// Snapshots are the CSI snapshots of a backup, and its DataUploads. Safe for concurrent use once it is surveyed.
 type Snapshots struct {
 	snapshots map[types.NamespacedName]manifest.Item
+	uploads   map[types.NamespacedName]manifest.Item
 	contents  map[string]manifest.Item
 	first     map[string]string                             // name of a snapshot → the first namespace with one
 	named     map[types.NamespacedName]types.NamespacedName // claim → its snapshot
@@ -23,7 +28,7 @@ type Snapshots struct {
 
 func newSnapshots() *Snapshots {
 	return &Snapshots{
-		snapshots: map[types.NamespacedName]manifest.Item{}, contents: map[string]manifest.Item{},
+		snapshots: map[types.NamespacedName]manifest.Item{}, uploads: map[types.NamespacedName]manifest.Item{}, contents: map[string]manifest.Item{},
 		first: map[string]string{}, named: map[types.NamespacedName]types.NamespacedName{},
 	}
 }
@@ -38,6 +43,8 @@ func (s *Snapshots) takeItem(item *manifest.Item, gr schema.GroupResource) {
 		if first, ok := s.first[item.Name]; !ok || item.Namespace < first {
 			s.first[item.Name] = item.Namespace
 		}
+	case gr == uploadsResource:
+		s.uploads[types.NamespacedName{Namespace: item.Namespace, Name: item.Name}] = *item
 	case gr == csisnapshot.Contents:
 		s.contents[item.Name] = *item
 	case gr.String() == claimsResource && item.Labels[velerov1.LabelVolumeSnapshotName] != "":
@@ -65,6 +72,12 @@ func (s *Snapshots) Claims() []types.NamespacedName {
 // Snapshot returns a VolumeSnapshot of the backup.
 func (s *Snapshots) Snapshot(name types.NamespacedName) (manifest.Item, bool) {
 	item, ok := s.snapshots[name]
+	return item, ok
+}
+
+// Upload returns a DataUpload of the backup.
+func (s *Snapshots) Upload(name types.NamespacedName) (manifest.Item, bool) {
+	item, ok := s.uploads[name]
 	return item, ok
 }
 

@@ -51,6 +51,8 @@ type Request struct {
 	PreserveAddresses bool
 	// OverwriteVolumes: volumes that are not empty are filled from file-system backups all the same.
 	OverwriteVolumes bool
+	// SnapshotTimeout is that of the backup, which bounds the steps of Velero's node-agent.
+	SnapshotTimeout time.Duration
 	// Server is the namespace of the server, Location the one that the backup is in.
 	Server, Location string
 }

@@ -172,9 +172,6 @@ func TestAClaimWhoseSnapshotCannotBeRestoredIsAnErrorAndNotCreated(t *testing.T)
 		"bound to no content":              change(snapshot, func(o object) { delete(o, "status") }),
 		"its content is not in the backup": change(snapshot, func(o object) { o["status"].(object)["boundVolumeSnapshotContentName"] = "other" }),
 		"annotation velero.io/volume-snapshot-name of the claim in the backup: missing": change(claim, func(o object) { delete(kubetest.Meta(o), "annotations") }),
-		"annotation velero.io/data-upload-name of the claim in the backup: moved": change(claim, func(o object) {
-			kubetest.Meta(o)["annotations"].(object)["velero.io/data-upload-name"] = "up"
-		}),
 		`spec.storageClassName is ""`: change(claim, func(o object) { o["spec"].(object)["storageClassName"] = "" }),
 		"create VolumeSnapshotContent " + pairName[:8]: func(_ *testing.T, s *kubetest.Server, _ *backup) {
 			s.Fail(func(r *http.Request, _ map[string]any) (int, bool) {

@@ -166,7 +166,7 @@ func runAt(t testing.TB, clk clock.WithTicker, s *kubetest.Server, b *backup, sp
 	require.NoError(t, err)
 	volumes, err := volumes.Decide(t.Context(), survey.Volumes, b.Read, volumes.Taken{
 		Snapshots: b.snapshots, Infos: b.infos, Elsewhere: b.elsewhere, Snapshotted: survey.Snapshots.Claims(), CSI: b.csi, Items: b.Items,
-	}, true)
+	}, spec.RestorePVs == nil || *spec.RestorePVs)
 	require.NoError(t, err)
 	catalog, err := resource.Discover(t.Context(), s.Config())
 	require.NoError(t, err)
@@ -526,7 +526,7 @@ func TestVolumeDataThatIsNotRestoredIsAnErrorOfItsClaim(t *testing.T) {
 	require.Len(t, errs, 4, errs)
 	for _, want := range []string{
 		"volume pv-kept: its data is in a PodVolumeBackup, which the backup does not list",
-		"claim moved: its data is in a DataUpload, which this version does not restore",
+		"moved CSI snapshot of the claim: annotation velero.io/data-upload-name of the claim in the backup: not namespace/name of a DataUpload",
 		"volume scratch of the pod: its data is in a PodVolumeBackup", "volume data of the pod, claim old: its data is in a PodVolumeBackup",
 	} {
 		require.Contains(t, strings.Join(errs, "\n"), want)

@@ -138,17 +138,17 @@ func (r *restoreRun) restoreObjects(ctx context.Context) error {
 		Plan: cfg.Plan, Recorder: cfg.Recorder, History: cfg.History, Loader: r.loader, Existing: r.existing, Names: r.names,
 		Volumes: cfg.Volumes, Namespaces: r.targets, Snapshotters: cfg.Snapshotters, UID: cfg.UID, Confirm: cfg.Confirm, Timeouts: r.timeouts, Stop: r.stop, DryRun: cfg.DryRun != nil,
 	})
+	job := podvolume.RestoreJob{Name: cfg.Restore, UID: cfg.UID, Namespace: cfg.Server, Location: cfg.Location,
+		Settings: podvolume.RestoreSettings(cfg.Spec.UploaderConfig, cfg.OverwriteVolumes)}
 	claims := volumes.NewFiller(volumes.FillerConfig{
 		Plan: cfg.Plan, Recorder: cfg.Recorder, Source: cfg.Source, Catalog: r.catalog, Existing: r.existing, Volumes: cfg.Volumes,
-		Snapshots: cfg.Snapshots, Defined: r.definitions.Defined, Timeouts: r.timeouts,
+		Snapshots: cfg.Snapshots, Defined: r.definitions.Defined, Timeouts: r.timeouts, Job: job, MoveTimeout: cfg.SnapshotTimeout,
 		Restore: restored.Restore{Server: cfg.Server, UID: cfg.UID, Labels: map[string]string{
 			velerov1.LabelBackupName: velerov1.LabelValue(cfg.Backup), velerov1.LabelRestoreName: velerov1.LabelValue(cfg.Restore)}},
 	})
 	pods := volumes.NewPodFiller(volumes.PodFillerConfig{
 		Plan: cfg.Plan, Recorder: cfg.Recorder, Existing: r.existing, Volumes: cfg.Volumes, Image: cfg.WaitImage, Config: cfg.WaitConfig,
-		Restore: podvolume.RestoreJob{Name: cfg.Restore, UID: cfg.UID, Namespace: cfg.Server, Location: cfg.Location,
-			Settings: podvolume.RestoreSettings(cfg.Spec.UploaderConfig, cfg.OverwriteVolumes)},
-		Unrecorded: cfg.Unrecorded, DryRun: cfg.DryRun != nil, Timeouts: r.timeouts, Clock: cfg.Clock,
+		Restore: job, Unrecorded: cfg.Unrecorded, DryRun: cfg.DryRun != nil, Timeouts: r.timeouts, Clock: cfg.Clock,
 	})
 	quotas := flight.NewQuotas(flight.QuotasConfig{Plan: cfg.Plan, Recorder: cfg.Recorder, Client: r.existing.Client, Namespaces: r.targets,
 		Poller: object.Poller{Clock: cfg.Clock, Stop: r.stop, Recorder: cfg.Recorder}})

@@ -6,6 +6,7 @@ import (
 	"maps"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/extension/podvolume"
 	"github.com/holdfast-io/holdfast/pkg/kube/objmeta"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
@@ -44,6 +45,8 @@ type Object struct {
 	Stored string
 	// Moved is the place and the kind that actions gave it, nil for those of the plan.
 	Moved *outcome.Moved
+	// Download is the moved data that a claim is filled with once it is created; nil for none.
+	Download *podvolume.MovedVolume
 	// Renamed is its name in this cluster, where that is not the backup's.
 	Renamed string
 

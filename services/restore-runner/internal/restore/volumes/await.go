@@ -149,18 +149,51 @@ func isFilledFrom(claim *corev1.PersistentVolumeClaim, snapshot string) bool {
 
 // settleBound makes the volume of a claim what it was in the backup.
 func (a *Awaiter) settleBound(ctx context.Context, f *outcome.Filled, name string) (*settledClaim, string, error) {
-	end := &settledClaim{volume: name, message: fmt.Sprintf("bound to volume %s, made of CSI snapshot %s", name, f.Volume.CSI.Handle)}
+	found, err := a.settleVolume(ctx, name, f.Volume.CSI.ReclaimPolicy, f.Volume.CSI.Labels)
+	switch {
+	case err != nil:
+		return nil, "", err
+	case !found:
+		return nil, "PersistentVolume " + name + " is not there", nil
+	}
+	return &settledClaim{volume: name, message: fmt.Sprintf("bound to volume %s, made of CSI snapshot %s", name, f.Volume.CSI.Handle)}, "", nil
+}
+
+// SettleMoved makes the volumes of claims that were filled from moved snapshots what they were in the backup
+// (Velero 1.18). A claim that is not bound has an error of its operation. An error returned is the end of ctx.
+func (a *Awaiter) SettleMoved(ctx context.Context) error {
+	for _, f := range a.Recorder.Downloads() {
+		var claim corev1.PersistentVolumeClaim
+		_, err := a.readObject(ctx, apply.Target{GVR: claimsGVR, Namespace: f.Volume.ClaimNamespace, Name: f.Volume.Claim}, &claim)
+		found, v := false, f.Volume
+		if err == nil && claim.Status.Phase == corev1.ClaimBound {
+			v.Name = claim.Spec.VolumeName
+			found, err = a.settleVolume(ctx, v.Name, v.Download.ReclaimPolicy, v.Download.Labels)
+		}
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err != nil:
+			a.Recorder.Warn(f.Node, fmt.Sprintf("its volume may lack the reclaim policy and the labels of the backup: %v", err))
+		case found:
+			a.Recorder.Provision(f.Node, v)
+		}
+	}
+	return nil
+}
+
+// settleVolume gives a volume reclaim policy and labels; found is false where there is none.
+func (a *Awaiter) settleVolume(ctx context.Context, name, policy string, want map[string]string) (found bool, err error) {
 	target := apply.Target{GVR: volumesGVR, Name: name}
 	var pv corev1.PersistentVolume
-	found, err := a.readObject(ctx, target, &pv)
-	if err != nil || !found {
-		return nil, "PersistentVolume " + name + " is not there", err
+	if found, err = a.readObject(ctx, target, &pv); err != nil || !found {
+		return false, err
 	}
 	patch, meta, labels := map[string]any{}, map[string]any{}, map[string]any{}
-	if policy := f.Volume.CSI.ReclaimPolicy; policy != "" && policy != string(pv.Spec.PersistentVolumeReclaimPolicy) {
+	if policy != "" && policy != string(pv.Spec.PersistentVolumeReclaimPolicy) {
 		patch["spec"] = map[string]any{"persistentVolumeReclaimPolicy": policy}
 	}
-	for key, value := range f.Volume.CSI.Labels {
+	for key, value := range want {
 		if now, ok := pv.Labels[key]; !ok || now != value {
 			labels[key] = value
 		}
@@ -169,14 +202,14 @@ func (a *Awaiter) settleBound(ctx context.Context, f *outcome.Filled, name strin
 		meta["labels"] = labels
 	}
 	if len(patch)+len(meta) == 0 {
-		return end, "", nil
+		return true, nil
 	}
 	meta["uid"] = pv.UID // refused for another volume of that name
 	patch["metadata"] = meta
 	if _, err := a.Existing.Client.Patch(ctx, target, patch); err != nil {
-		return nil, "", fmt.Errorf("set reclaim policy and labels of volume %s: %w", name, err)
+		return true, fmt.Errorf("set reclaim policy and labels of volume %s: %w", name, err)
 	}
-	return end, "", nil
+	return true, nil
 }
 
 // pendingReason finds out what a claim waits for.

@@ -142,10 +142,8 @@ func Decide(ctx context.Context, items []manifest.Item, read Reader, from Taken,
 func (d *Decisions) byInfo(from *Taken, info *Info, policy string, restorePVs bool) restoreDecision {
 	method := info.BackupMethod
 	switch {
-	case method == methodCSI && (!restorePVs || !info.DataMoved && d.Filled(info.Namespace, info.Claim)):
+	case method == methodCSI && (!restorePVs || d.Filled(info.Namespace, info.Claim)):
 		return restoreDecision{recorded: true, reprovision: true}
-	case method == methodCSI && info.DataMoved:
-		return restoreDecision{recorded: true, reprovision: true, problem: from.notRestored(string(volumedata.DataUpload))}
 	case method == methodPod:
 		claim := objectName{info.Namespace, info.Claim}
 		problem := d.lost.claims[claim]
@@ -154,7 +152,7 @@ func (d *Decisions) byInfo(from *Taken, info *Info, policy string, restorePVs bo
 		}
 		return restoreDecision{recorded: true, reprovision: true, problem: problem}
 	case method == methodCSI:
-		return restoreDecision{recorded: true, reprovision: true, problem: from.notRestored(method)}
+		return restoreDecision{recorded: true, reprovision: true, problem: from.notRestored()}
 	}
 	return restoreDecision{reprovision: policy == "Delete"}
 }

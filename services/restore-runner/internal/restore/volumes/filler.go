@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"time"
 
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -16,6 +17,7 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/extension/csisnapshot"
 	"github.com/holdfast-io/holdfast/pkg/extension/csisnapshot/restored"
+	"github.com/holdfast-io/holdfast/pkg/extension/podvolume"
 	"github.com/holdfast-io/holdfast/pkg/json/jsonlimit"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
@@ -26,7 +28,6 @@ import (
 // Why a claim is not filled from its snapshot.
 var (
 	errUnnamed = errors.New("annotation " + velerov1.LabelVolumeSnapshotName + " of the claim in the backup: missing or empty")
-	errMoved   = errors.New("annotation " + velerov1.AnnotationDataUploadName + " of the claim in the backup: moved data is not restored")
 	errMissing = errors.New("the VolumeSnapshot or its content is not in the backup")
 	errStatic  = errors.New(`spec.storageClassName is "": no volume is provisioned for it`)
 )
@@ -42,6 +43,9 @@ type FillerConfig struct {
 	Snapshots *plan.Snapshots
 	// Restore is the restore as its objects know it.
 	Restore restored.Restore
+	// Job is the restore as its DataDownloads know it, MoveTimeout what bounds their steps.
+	Job         podvolume.RestoreJob
+	MoveTimeout time.Duration
 	// Defined reports that this restore defined a kind.
 	Defined  func(schema.GroupResource) bool
 	Timeouts object.DelayTimeouts
@@ -56,6 +60,9 @@ type Filler struct {
 // NewFiller returns a filler.
 func NewFiller(cfg FillerConfig) *Filler { return &Filler{FillerConfig: cfg} }
 
+// emptyRemedy is what to do where the data of a claim cannot be had.
+const emptyRemedy = "; with restorePVs false it gets a new, empty volume"
+
 // Fill makes the VolumeSnapshot and the content of a claim that is about to be created, and has the
 // claim be filled from it. Other objects are left alone, and so is a claim that the cluster has.
 // What cannot be filled is an error: an application must not begin anew on an empty volume.
@@ -65,7 +72,11 @@ func (f *Filler) Fill(ctx context.Context, e *outcome.Entry, o *object.Object) e
 	if f.Plan.Kind(o.Node).String() != "persistentvolumeclaims" || !f.Volumes.Filled(source, name) {
 		return nil
 	}
+	moved := f.Volumes.isMoved(source, name)
 	there, err := f.claimExists(ctx, o)
+	if there && moved {
+		e.Warn("the claim is in the cluster: its moved data is not restored")
+	}
 	if err != nil || there {
 		return err
 	}
@@ -76,13 +87,16 @@ func (f *Filler) Fill(ctx context.Context, e *outcome.Entry, o *object.Object) e
 	annotations := object.MapAt(object.MapAt(stored, "metadata"), "annotations")
 	snapshot := types.NamespacedName{Namespace: source, Name: object.TextAt(annotations, velerov1.LabelVolumeSnapshotName)}
 	switch {
-	case annotations[velerov1.AnnotationDataUploadName] != nil:
-		return fmt.Errorf("CSI snapshot of the claim: %w", errMoved)
+	case moved:
+		if err := f.fillMoved(ctx, e, o, stored); err != nil {
+			return fmt.Errorf("moved CSI snapshot of the claim: %w%s", err, emptyRemedy)
+		}
+		return nil
 	case snapshot.Name == "":
 		return fmt.Errorf("CSI snapshot of the claim: %w", errUnnamed)
 	}
 	if err := f.fillClaim(ctx, e, o, snapshot, object.TextAt(object.MapAt(stored, "spec"), "volumeName")); err != nil {
-		return fmt.Errorf("CSI snapshot %s of the claim: %w; with restorePVs false it gets a new, empty volume", snapshot, err)
+		return fmt.Errorf("CSI snapshot %s of the claim: %w%s", snapshot, err, emptyRemedy)
 	}
 	return nil
 }
@@ -102,12 +116,18 @@ func (f *Filler) claimExists(ctx context.Context, o *object.Object) (bool, error
 	return o.Exists, nil
 }
 
+// isStatic reports that no volume is provisioned for a claim.
+func isStatic(o *object.Object) bool {
+	class, ok := object.MapAt(o.Body, "spec")["storageClassName"].(string)
+	return ok && class == ""
+}
+
 func (f *Filler) fillClaim(ctx context.Context, e *outcome.Entry, o *object.Object, snapshot types.NamespacedName, volume string) error {
 	stored, err := f.readSnapshot(ctx, snapshot)
 	if err != nil {
 		return err
 	}
-	if class, ok := object.MapAt(o.Body, "spec")["storageClassName"].(string); ok && class == "" {
+	if isStatic(o) {
 		return errStatic
 	}
 	class, err := f.contentClass(ctx, e, stored)
@@ -181,22 +201,31 @@ func (f *Filler) makeObject(ctx context.Context, gr schema.GroupResource, o clie
 	return nil
 }
 
-// setDataSource makes a VolumeSnapshot the data source of a claim. It requests at least the storage that a
-// volume of the snapshot needs. Actions may still refer to parts of the body.
+// setDataSource makes a VolumeSnapshot the data source of a claim.
 func setDataSource(o *object.Object, snapshot string, size int64) error {
+	spec, err := unbindClaim(o, size)
+	if err == nil {
+		spec["dataSource"] = map[string]any{"apiGroup": snapshotv1.GroupName, "kind": "VolumeSnapshot", "name": snapshot}
+	}
+	return err
+}
+
+// unbindClaim makes the spec of a claim that of one which has no volume yet, and returns it. It requests at
+// least the storage that its data needs. Actions may still refer to parts of the body.
+func unbindClaim(o *object.Object, size int64) (map[string]any, error) {
 	spec := maps.Clone(object.MapAt(o.Body, "spec"))
 	if spec == nil {
-		return errors.New("spec: missing or not an object")
+		return nil, errors.New("spec: missing or not an object")
 	}
 	delete(spec, "volumeName")
+	delete(spec, "dataSource")
 	delete(spec, "dataSourceRef") // the API server copies dataSource
-	spec["dataSource"] = map[string]any{"apiGroup": snapshotv1.GroupName, "kind": "VolumeSnapshot", "name": snapshot}
 	o.Body["spec"] = spec
 	resources := maps.Clone(object.MapAt(spec, "resources"))
 	requests := maps.Clone(object.MapAt(resources, "requests"))
 	storage := string(corev1.ResourceStorage)
 	if asked, err := apiresource.ParseQuantity(object.TextAt(requests, storage)); size <= 0 || err == nil && asked.CmpInt64(size) >= 0 {
-		return nil
+		return spec, nil
 	}
 	if resources == nil {
 		resources = map[string]any{}
@@ -206,5 +235,5 @@ func setDataSource(o *object.Object, snapshot string, size int64) error {
 	}
 	requests[storage] = apiresource.NewQuantity(size, apiresource.BinarySI).String()
 	resources["requests"], spec["resources"] = requests, resources
-	return nil
+	return spec, nil
 }

@@ -8,40 +8,49 @@ import (
 
 // lostData is volume data that does not come back, by what it is restored with.
 type lostData struct {
-	filled    map[objectName]bool              // claims that are filled from their CSI snapshot
+	filled    map[objectName]filling           // claims that are filled from their snapshot
 	claims    map[objectName]string            // problems
 	pods      map[objectName]map[string]string // problems by volume of the pod
 	snapshots []string                         // CSI snapshots whose claim no file names
 }
+
+// filling is what a claim is filled from.
+type filling int
+
+const (
+	fromCSI   filling = iota + 1 // its CSI snapshot
+	fromMoved                    // its CSI snapshot, whose data was moved into the bucket
+)
 
 // objectName is an object's in the backup.
 type objectName struct{ namespace, name string }
 
 const newVolume = ": the claim gets a new, empty volume"
 
-// notRestored is the message about data that is not restored.
-func (t *Taken) notRestored(method string) string {
-	why := "this version does not restore"
-	switch {
-	case method != methodCSI:
-	case t.CSI:
+// notRestored is the message about a CSI snapshot that is not restored.
+func (t *Taken) notRestored() string {
+	why := "this server does not restore (--features EnableCSI is off)"
+	if t.CSI {
 		why = "the claim in the backup does not name"
-	default:
-		why = "this server does not restore (--features EnableCSI is off)"
 	}
-	return "its data is in a " + method + ", which " + why + newVolume
+	return "its data is in a CSISnapshot, which " + why + newVolume
 }
 
 // newLost sorts data by claim, or by pod where no claim is named. Snapshots count only where
 // volumes are to be restored; what is in a file system backup is restored with the pod in any case
 // (Velero 1.18).
 func newLost(from *Taken, restorePVs bool, files *fileBackups) lostData {
-	l := lostData{filled: map[objectName]bool{}, claims: map[objectName]string{}, pods: map[objectName]map[string]string{}}
+	l := lostData{filled: map[objectName]filling{}, claims: map[objectName]string{}, pods: map[objectName]map[string]string{}}
 	data := from.Elsewhere
 	for _, s := range from.Snapshotted {
 		data = append(data[:len(data):len(data)], volumedata.Data{Method: volumedata.CSISnapshot, Namespace: s.Namespace, Claim: s.Name})
 		if from.CSI && restorePVs {
-			l.filled[objectName{s.Namespace, s.Name}] = true
+			l.filled[objectName{s.Namespace, s.Name}] = fromCSI
+		}
+	}
+	for i := range from.Infos {
+		if info := &from.Infos[i]; info.DataMoved {
+			data = append(data[:len(data):len(data)], volumedata.Data{Method: volumedata.DataUpload, Namespace: info.Namespace, Claim: info.Claim})
 		}
 	}
 	named := map[string]bool{} // namespaces with snapshots of known claims
@@ -54,11 +63,14 @@ func newLost(from *Taken, restorePVs bool, files *fileBackups) lostData {
 		pods := d.Method == volumedata.PodVolumeBackup
 		switch {
 		case !pods && !restorePVs:
-		case d.Claim != "" && d.Method != volumedata.DataUpload && l.filled[objectName{d.Namespace, d.Claim}]:
+		case d.Claim != "" && d.Method == volumedata.DataUpload:
+			l.filled[objectName{d.Namespace, d.Claim}] = fromMoved
+			delete(l.claims, objectName{d.Namespace, d.Claim})
+		case d.Claim != "" && l.filled[objectName{d.Namespace, d.Claim}] != 0:
 		case pods:
 			l.addFiles(d, files)
 		case d.Claim != "":
-			l.claims[objectName{d.Namespace, d.Claim}] = from.notRestored(string(d.Method))
+			l.claims[objectName{d.Namespace, d.Claim}] = from.notRestored()
 		case d.Snapshot != "" && !named[d.Namespace]:
 			l.snapshots = append(l.snapshots, d.Namespace+"/"+d.Snapshot)
 		}
@@ -96,9 +108,9 @@ func (l *lostData) reconcileVolume(volume *restoreDecision, known bool, files *f
 	problem, has := l.claims[claim]
 	has = has || files.claims[claim] != nil
 	switch {
-	case l.filled[claim] && volume.snapshot == nil:
+	case l.filled[claim] != 0 && volume.snapshot == nil:
 		volume.recorded, volume.reprovision, volume.problem = true, true, problem
-	case l.filled[claim]: // the volume comes back with its native snapshot
+	case l.filled[claim] != 0: // the volume comes back with its native snapshot
 		delete(l.filled, claim)
 	case !has:
 	case !known:
@@ -110,9 +122,14 @@ func (l *lostData) reconcileVolume(volume *restoreDecision, known bool, files *f
 }
 
 // Filled reports that a claim, named as in the backup, gets a new volume that is filled from its CSI
-// snapshot.
+// snapshot, moved or not.
 func (d *Decisions) Filled(namespace, claim string) bool {
-	return d.lost.filled[objectName{namespace, claim}]
+	return d.lost.filled[objectName{namespace, claim}] != 0
+}
+
+// isMoved reports that such a claim is filled from the bucket.
+func (d *Decisions) isMoved(namespace, claim string) bool {
+	return d.lost.filled[objectName{namespace, claim}] == fromMoved
 }
 
 // ClaimProblem returns why the data of a claim, named as in the backup, is not restored although it

@@ -49,6 +49,7 @@ func TestClaimsThatAreFilledFromCSISnapshots(t *testing.T) {
 			d, err := Decide(t.Context(), []manifest.Item{{Name: "pv"}}, read, from, !tt.keep)
 			require.NoError(t, err)
 			require.Equal(t, tt.filled, d.Filled("a", "c"))
+			require.Equal(t, name == "moved", d.isMoved("a", "c"))
 			require.Equal(t, tt.reprovision, d.Reprovision("pv"))
 			require.Equal(t, tt.lost, d.Problem("pv") != "" || d.ClaimProblem("a", "c") != "")
 			require.False(t, d.Filled("b", "c"))

@@ -36,8 +36,8 @@ type PodFillerConfig struct {
 }
 
 // PodFiller has the volumes of restored Pods be filled from file-system backups: a Pod waits in an init
-// container, and a PodVolumeRestore for each volume is made once the Pod is there. Safe for concurrent
-// use.
+// container, and a PodVolumeRestore for each volume is made once the Pod is there. It makes the
+// DataDownloads of restored claims, too. Safe for concurrent use.
 type PodFiller struct {
 	PodFillerConfig
 	operations operation.Counter // of this action, beside that of all others
@@ -50,7 +50,7 @@ type PodFiller struct {
 func NewPodFiller(cfg PodFillerConfig) *PodFiller {
 	f := &PodFiller{PodFillerConfig: cfg}
 	for _, o := range cfg.Recorder.Operations() {
-		if o.Action == podvolume.NameRestore {
+		if o.Action == podvolume.NameRestore || o.Action == podvolume.NameDownload {
 			f.operations.AddOperation(0)
 		}
 	}

@@ -8,9 +8,12 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/apis/velero/v2alpha1"
 	"github.com/holdfast-io/holdfast/pkg/extension/csisnapshot/restored"
 	"github.com/holdfast-io/holdfast/pkg/extension/podvolume"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
@@ -21,12 +24,19 @@ import (
 
 var errUnwritable = errors.New("the location cannot be written")
 
-var requestsGVR = velerov1.GroupVersion.WithResource("podvolumerestores")
+var (
+	requestsGVR  = velerov1.GroupVersion.WithResource("podvolumerestores")
+	downloadsGVR = v2alpha1.GroupVersion.WithResource("datadownloads")
+)
 
-// Request makes the PodVolumeRestores of a Pod that this restore created, and notes their operations for
-// its outcome. Repeating it, also by another holder of the restore, makes no second ones. False when
+// Request makes the PodVolumeRestores of a Pod that this restore created, or the DataDownload of a claim, and notes
+// their operations for its outcome. Repeating it, also by another holder of the restore, makes no second ones. False when
 // ctx ended before that was done.
 func (f *PodFiller) Request(ctx context.Context, e *outcome.Entry, o *object.Object, result *apply.Result) bool {
+	if o.Download != nil {
+		f.requestDownload(ctx, e, o, result)
+		return ctx.Err() == nil
+	}
 	if !f.isPod(o) {
 		return true
 	}
@@ -88,7 +98,7 @@ func (f *PodFiller) requestVolume(ctx context.Context, e *outcome.Entry, o *obje
 		Pod: types.NamespacedName{Namespace: o.Target.Namespace, Name: o.Target.Name}, PodUID: uid, Volume: v.name, Claim: v.claim,
 		Source: f.Plan.Source(o.Node), Snapshot: v.snapshot.ID, Size: v.snapshot.Size, ClaimUID: v.snapshot.ClaimUID,
 	}
-	if err := f.makeRequest(ctx, f.Restore.Request(volume)); err != nil {
+	if err := f.makeRequest(ctx, f.Restore.Request(volume), requestsGVR); err != nil {
 		e.Error(fmt.Sprintf("%s: its data is not restored, and the Pod waits for it: %v", v, err))
 		return
 	}
@@ -96,36 +106,41 @@ func (f *PodFiller) requestVolume(ctx context.Context, e *outcome.Entry, o *obje
 	if v.snapshot.Phase != velerov1.PodVolumePhaseCompleted {
 		e.Warn(fmt.Sprintf("%s: its PodVolumeBackup is %s: what that could not read is not in the snapshot", v, v.snapshot.Phase))
 	}
-	full := f.operations.ReserveOperation()
-	if f.Unrecorded || full != nil {
-		e.Error(fmt.Sprintf("%s: whether its data is restored is not followed: %v", v, cmp.Or(full, errUnwritable)))
-		return
-	}
 	item := operation.Resource{Resource: podsResource, Namespace: o.Target.Namespace, Name: o.Target.Name}
 	if v.claim != "" { // the operation is one for all Pods that mount it
 		item.Resource, item.Name = claimsGVR.Resource, v.claim
 	}
-	e.Began(&operation.Operation{
-		Action: podvolume.NameRestore, Kind: podvolume.KindRestore, ID: f.Restore.OperationID(volume), Item: item, Created: f.Clock.Now().UTC(),
-	})
+	f.followRequest(e, v.String(), &operation.Operation{Action: podvolume.NameRestore, ID: f.Restore.OperationID(volume), Item: item})
 }
 
-// makeRequest creates a request, or finds the one that this restore made before: for the same Pod, or for
-// another one that mounts the claim.
-func (f *PodFiller) makeRequest(ctx context.Context, request *velerov1.PodVolumeRestore) error {
+// followRequest notes the operation of a request.
+func (f *PodFiller) followRequest(e *outcome.Entry, what string, op *operation.Operation) {
+	full := f.operations.ReserveOperation()
+	if f.Unrecorded || full != nil {
+		e.Error(fmt.Sprintf("%s: whether its data is restored is not followed: %v", what, cmp.Or(full, errUnwritable)))
+		return
+	}
+	op.Kind, op.Created = podvolume.KindRestore, f.Clock.Now().UTC()
+	e.Began(op)
+}
+
+// makeRequest creates a request, or finds the one that this restore made before: for the same Pod or claim, or
+// for another Pod that mounts the claim.
+func (f *PodFiller) makeRequest(ctx context.Context, request client.Object, gvr schema.GroupVersionResource) error {
 	body, err := restored.Encode(request)
 	if err != nil {
 		return err
 	}
+	kind := request.GetObjectKind().GroupVersionKind().Kind
 	result := f.Existing.Client.Apply(ctx, apply.Request{
-		Target: apply.Target{GVR: requestsGVR, Namespace: request.Namespace, Name: request.Name},
-		Kind:   request.Kind, Object: body, Resumed: true, CreateOnly: true,
+		Target: apply.Target{GVR: gvr, Namespace: request.GetNamespace(), Name: request.GetName()},
+		Kind:   kind, Object: body, Resumed: true, CreateOnly: true,
 	})
 	switch {
 	case result.Err != nil:
-		return fmt.Errorf("create PodVolumeRestore %s: %w", request.Name, result.Err)
+		return fmt.Errorf("create %s %s: %w", kind, request.GetName(), result.Err)
 	case result.Action != apply.Created:
-		return errors.New("PodVolumeRestore " + request.Name + " is in the cluster, and not of this restore")
+		return fmt.Errorf("%s %s is in the cluster, and not of this restore", kind, request.GetName())
 	}
 	return nil
 }
