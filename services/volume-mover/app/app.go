@@ -70,6 +70,7 @@ func addController(rt *service.Runtime, c *Config) error {
 			Resources: resources, Environment: c.readEnvironment(), Authorities: authorities,
 		},
 		KubeletRoot: c.KubeletRoot, PerNode: c.MoversPerNode, Total: c.Movers, PrepareTimeout: c.PrepareTimeout,
+		MaintenanceInterval: c.MaintenanceInterval, FullMaintenanceInterval: c.FullMaintenanceInterval,
 		Metrics: counts, Clock: c.Clock, Log: c.Log,
 	})
 	volumev1.RegisterVolumeServiceServer(rt.GRPC(), &control.Server{Controller: served})
@@ -79,7 +80,7 @@ func addController(rt *service.Runtime, c *Config) error {
 			return nil
 		}
 		return served.Run(ctx, mgr.GetCache())
-	}})
+	}, "maintenance": served.MaintainRepositories})
 	return nil
 }
 

@@ -52,6 +52,8 @@ type Config struct {
 	MoversPerNode, Movers int
 	// PrepareTimeout is how long a mover Pod may take to start.
 	PrepareTimeout time.Duration
+	// MaintenanceInterval is how often repositories are maintained, FullMaintenanceInterval how often in full; 0: never.
+	MaintenanceInterval, FullMaintenanceInterval time.Duration
 	// Resources of a mover Pod, as quantities; empty is none.
 	MemoryRequest, MemoryLimit, CPURequest, CPULimit string
 	// DutyTimeout is how long another instance must be silent before its duties are taken over.
@@ -70,6 +72,8 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&c.MoversPerNode, "movers-per-node", 2, "how many mover Pods run at once on a node")
 	fs.IntVar(&c.Movers, "movers", 20, "how many mover Pods run at once in all")
 	fs.DurationVar(&c.PrepareTimeout, "mover-prepare-timeout", 30*time.Minute, "how long a mover Pod may take to start")
+	fs.DurationVar(&c.MaintenanceInterval, "maintenance-interval", time.Hour, "how often a repository is maintained, unless its BackupRepository says otherwise; 0: none is ever maintained")
+	fs.DurationVar(&c.FullMaintenanceInterval, "full-maintenance-interval", 24*time.Hour, "how often maintenance also removes what no snapshot uses; 0: never")
 	fs.StringVar(&c.MemoryRequest, "mover-memory-request", "128Mi", "memory that a mover Pod requests; empty: none")
 	fs.StringVar(&c.MemoryLimit, "mover-memory-limit", "512Mi", "memory limit of a mover Pod, of which it tries to take half; empty: none")
 	fs.StringVar(&c.CPURequest, "mover-cpu-request", "10m", "CPU that a mover Pod requests; empty: none")
@@ -84,6 +88,8 @@ func (c *Config) validate() error {
 	return errors.Join(
 		service.CheckDurations(
 			service.Duration{Flag: "mover-prepare-timeout", Value: c.PrepareTimeout, Least: time.Second},
+			service.Duration{Flag: "maintenance-interval", Value: c.MaintenanceInterval, Least: time.Minute, Off: true},
+			service.Duration{Flag: "full-maintenance-interval", Value: c.FullMaintenanceInterval, Least: time.Minute, Off: true},
 			service.Duration{Flag: "duty-timeout", Value: c.DutyTimeout, Least: time.Second},
 		),
 		service.CheckCounts(

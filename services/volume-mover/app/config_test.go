@@ -22,6 +22,8 @@ func TestAValueThatCannotBeIsRefused(t *testing.T) {
 		"no mover at all":        {"--movers", func(c *Config) { c.Movers = 0 }},
 		"no time to start":       {"--mover-prepare-timeout", func(c *Config) { c.PrepareTimeout = time.Millisecond }},
 		"no time of the duties":  {"--duty-timeout", func(c *Config) { c.DutyTimeout = -1 }},
+		"hasty maintenance":      {"--maintenance-interval", func(c *Config) { c.MaintenanceInterval = time.Second }},
+		"maintenance backwards":  {"--full-maintenance-interval", func(c *Config) { c.FullMaintenanceInterval = -time.Hour }},
 		"a relative directory":   {"--kubelet-root", func(c *Config) { c.KubeletRoot = "kubelet" }},
 		"an unknown policy":      {"--mover-pull-policy", func(c *Config) { c.MoverPullPolicy = "Sometimes" }},
 		"authorities of no kind": {"--mover-ca", func(c *Config) { c.MoverAuthorities = "authorities" }},

@@ -61,9 +61,13 @@ type Config struct {
 	PerNode, Total int
 	// PrepareTimeout is how long a mover Pod may take to start.
 	PrepareTimeout time.Duration
-	Metrics        *Metrics
-	Clock          clock.WithTicker
-	Log            *slog.Logger
+	// MaintenanceInterval is how often a repository is maintained whose BackupRepository does not say so, and
+	// FullMaintenanceInterval how often in full. 0: never.
+	MaintenanceInterval, FullMaintenanceInterval time.Duration
+
+	Metrics *Metrics
+	Clock   clock.WithTicker
+	Log     *slog.Logger
 }
 
 // Controller serves requests. Only one of them may run at a time, since it counts the movers.

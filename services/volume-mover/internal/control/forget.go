@@ -2,19 +2,15 @@ package control
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/services/volume-mover/internal/moverpod"
@@ -40,7 +36,7 @@ type Snapshots struct {
 // podName is the name of the mover Pod that forgets these snapshots: equal calls share it.
 func (s Snapshots) podName() string {
 	ids := slices.Sorted(slices.Values(s.IDs))
-	return fmt.Sprintf("forget-%x", sha256.Sum256([]byte(strings.Join(append([]string{s.Location, s.Namespace}, ids...), "\n"))))[:len("forget-")+20]
+	return hashName("forget-", append([]string{s.Location, s.Namespace}, ids...)...)
 }
 
 // ForgetSnapshots removes snapshots from their repository by a mover, and returns once they are gone. A mover
@@ -81,21 +77,15 @@ func (c *Controller) stepForget(ctx context.Context, s Snapshots) (done bool, er
 		return false, nil
 	case !hasEnded(pod):
 		if reason, patience := c.waitReason(pod); patience <= 0 {
-			return false, errors.Join(&moverpod.RefusalError{Reason: "the mover Pod cannot start: " + reason}, c.removeForgetPod(ctx, pod))
+			return false, errors.Join(&moverpod.RefusalError{Reason: "the mover Pod cannot start: " + reason}, c.removeRepositoryPod(ctx, pod))
 		}
-		return false, c.ensureForgetSecret(ctx, s, pod)
+		return false, c.ensureRepositorySecret(ctx, s.Location, pod)
 	}
-	result, ended := readTermination(pod)
-	if result == nil {
-		result = c.readLog(ctx, pod).Result
-	}
-	if err := c.removeForgetPod(ctx, pod); err != nil {
+	result := c.readResult(ctx, pod)
+	if err := c.removeRepositoryPod(ctx, pod); err != nil {
 		return false, err
 	}
-	switch {
-	case result == nil:
-		return false, &moverpod.RefusalError{Reason: "the mover Pod ended without a result: " + ended}
-	case result.Phase != outcome.Completed:
+	if result.Phase != outcome.Completed {
 		return false, &moverpod.RefusalError{Reason: result.Message}
 	}
 	c.Log.InfoContext(ctx, "Removed snapshots of volumes", "location", s.Location, "namespace", s.Namespace, "snapshots", len(s.IDs))
@@ -115,64 +105,12 @@ func (c *Controller) findForgetPod(ctx context.Context, s Snapshots) (*corev1.Po
 	return pod, nil
 }
 
-// startForget makes the mover Pod. Its Secret follows: it is owned by the Pod, so that none is left alone.
+// startForget makes the mover Pod.
 func (c *Controller) startForget(ctx context.Context, s Snapshots) error {
-	if c.Movers.Image == "" {
-		return errNoImage
-	}
-	pod := moverpod.BuildPod(c.Movers, moverpod.Mover{
+	return c.startRepositoryPod(ctx, s.Location, moverpod.BuildPod(c.Movers, moverpod.Mover{
 		Name: s.podName(), Labels: moverpod.BuildLabels(moverpod.ValueForget, ""),
 		Args: moverpod.Forget{Namespace: s.Namespace, Snapshots: s.IDs}.BuildArgs(),
-	})
-	if _, err := c.buildForgetSecret(ctx, s, pod); err != nil { // before there is a Pod that waits for it
-		return err
-	}
-	if err := c.Client.Create(ctx, pod); err != nil {
-		if kube.IsRefused(err) {
-			err = explainRefusal(err, pod)
-		}
-		return client.IgnoreAlreadyExists(err)
-	}
-	return c.ensureForgetSecret(ctx, s, pod)
-}
-
-func (c *Controller) buildForgetSecret(ctx context.Context, s Snapshots, pod *corev1.Pod) (*corev1.Secret, error) {
-	loc := &velerov1.BackupStorageLocation{}
-	if err := c.Reader.Get(ctx, client.ObjectKey{Namespace: c.Movers.Namespace, Name: s.Location}, loc); err != nil {
-		return nil, fmt.Errorf("backup storage location %q: %w", s.Location, err)
-	}
-	password, err := c.readPassword(ctx)
-	if err != nil {
-		return nil, err
-	}
-	owned := pod.DeepCopy()
-	owned.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID}}
-	return moverpod.BuildSecret(ctx, c.Reader, c.Movers, owned, loc, password)
-}
-
-// ensureForgetSecret makes the Secret of a Pod that has yet to start, if it is not there.
-func (c *Controller) ensureForgetSecret(ctx context.Context, s Snapshots, pod *corev1.Pod) error {
-	if pod.Status.Phase == corev1.PodRunning {
-		return nil
-	}
-	err := c.Reader.Get(ctx, client.ObjectKeyFromObject(pod), &corev1.Secret{})
-	if !apierrors.IsNotFound(err) {
-		return err
-	}
-	secret, err := c.buildForgetSecret(ctx, s, pod)
-	if err != nil {
-		return err
-	}
-	return client.IgnoreAlreadyExists(c.Client.Create(ctx, secret))
-}
-
-// removeForgetPod removes the mover Pod and its Secret.
-func (c *Controller) removeForgetPod(ctx context.Context, pod *corev1.Pod) error {
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
-	if err := client.IgnoreNotFound(c.Client.Delete(ctx, secret)); err != nil {
-		return err
-	}
-	return c.deletePod(ctx, pod)
+	}))
 }
 
 // leaveForget ends a call whose mover has not ended in time. A mover that runs goes on; one that does not is
@@ -189,5 +127,5 @@ func (c *Controller) leaveForget(ctx context.Context, s Snapshots) error {
 	if reason == "" {
 		reason = "no node has taken it"
 	}
-	return errors.Join(fmt.Errorf("%w: %s", late, reason), c.removeForgetPod(ctx, pod))
+	return errors.Join(fmt.Errorf("%w: %s", late, reason), c.removeRepositoryPod(ctx, pod))
 }

@@ -1,6 +1,8 @@
 package control
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
@@ -10,6 +12,11 @@ import (
 type Metrics struct {
 	accepted, ended *prometheus.CounterVec
 	transfers       *prometheus.CounterVec
+
+	// These have Velero's names, but for maintained.
+	maintenanceGood, maintenanceBad *prometheus.CounterVec
+	maintenanceTime                 *prometheus.HistogramVec
+	maintained                      *prometheus.GaugeVec
 }
 
 // NewMetrics registers the metrics.
@@ -18,16 +25,37 @@ func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	}
 	m := &Metrics{
-		accepted:  counter("podVolume_pod_volume_backup_enqueue_count", "PodVolumeBackups that were accepted.", "node"),
-		ended:     counter("podVolume_pod_volume_backup_dequeue_count", "PodVolumeBackups that ended after they were accepted.", "node"),
-		transfers: counter("holdfast_volume_transfers_total", "Requests to move data of volumes that ended, by kind and phase.", "kind", "phase"),
+		accepted:        counter("podVolume_pod_volume_backup_enqueue_count", "PodVolumeBackups that were accepted.", "node"),
+		ended:           counter("podVolume_pod_volume_backup_dequeue_count", "PodVolumeBackups that ended after they were accepted.", "node"),
+		transfers:       counter("holdfast_volume_transfers_total", "Requests to move data of volumes that ended, by kind and phase.", "kind", "phase"),
+		maintenanceGood: counter("velero_repo_maintenance_success_total", "Runs of maintenance that succeeded.", labelRepository),
+		maintenanceBad:  counter("velero_repo_maintenance_failure_total", "Runs of maintenance that failed.", labelRepository),
+		maintenanceTime: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "velero_repo_maintenance_duration_seconds", Help: "Time of a run of maintenance.", Buckets: []float64{60, 300, 600, 900, 1800, 3600, 7200, 10800, 14400},
+		}, []string{labelRepository}),
+		maintained: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "holdfast_repository_maintained_timestamp_seconds", Help: "When a repository was last maintained, or made if it never was.",
+		}, []string{labelRepository}),
 	}
-	for _, c := range []prometheus.Collector{m.accepted, m.ended, m.transfers} {
+	for _, c := range []prometheus.Collector{m.accepted, m.ended, m.transfers, m.maintenanceGood, m.maintenanceBad, m.maintenanceTime, m.maintained} {
 		if err := registry.Register(c); err != nil {
 			return nil, err
 		}
 	}
 	return m, nil
+}
+
+// labelRepository has the name of the BackupRepository.
+const labelRepository = "repository_name"
+
+// countMaintenance counts a run of maintenance.
+func (m *Metrics) countMaintenance(repository string, succeeded bool, took time.Duration) {
+	count := m.maintenanceBad
+	if succeeded {
+		count = m.maintenanceGood
+	}
+	count.WithLabelValues(repository).Inc()
+	m.maintenanceTime.WithLabelValues(repository).Observe(took.Seconds())
 }
 
 func (m *Metrics) countAccepted(v view) {

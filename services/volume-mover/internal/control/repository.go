@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -41,7 +42,7 @@ func (c *Controller) noteRepository(ctx context.Context, v view, result *outcome
 		}},
 		Spec: velerov1.BackupRepositorySpec{
 			VolumeNamespace: v.namespace, BackupStorageLocation: v.location, RepositoryType: uploaderKopia,
-			MaintenanceFrequency: metav1.Duration{Duration: maintenanceFrequency},
+			MaintenanceFrequency: metav1.Duration{Duration: cmp.Or(c.MaintenanceInterval, maintenanceFrequency)},
 		},
 		Status: velerov1.BackupRepositoryStatus{Phase: phase, Message: message},
 	}
