@@ -49,6 +49,16 @@ func either(a, b, labels string) scenarios {
 }
 
 var cases = map[string]scenarios{
+	"HoldfastRepositoryNotMaintained": {
+		fires: map[string]firing{
+			"not for two days": {`holdfast_repository_maintained_timestamp_seconds{namespace="velero",repository_name="r"} -172800x20`, []string{`{namespace="velero", repository_name="r"}`}},
+		},
+		silent: map[string]string{
+			"the day before": `holdfast_repository_maintained_timestamp_seconds{namespace="velero",repository_name="r"} -86400x20`,
+			"by another process": "holdfast_repository_maintained_timestamp_seconds{namespace=\"velero\",repository_name=\"r\"} -172800x20\n" +
+				`holdfast_repository_maintained_timestamp_seconds{namespace="velero",repository_name="r",pod="other"} 0x20`,
+		},
+	},
 	"HoldfastBackupDamaged": {
 		fires: map[string]firing{
 			"faults were found":      {`holdfast_backup_verification_faults{namespace="velero",schedule="s"} 0x20 3x10`, []string{`{namespace="velero", schedule="s"}`}},

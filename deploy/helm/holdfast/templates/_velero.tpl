@@ -20,6 +20,7 @@ itemBlockWorkerCount: {item-block-worker-count: [backup-runner]}
 itemOperationSyncFrequency: {item-operation-sync-frequency: [async-operation-monitor]}
 garbageCollectionFrequency: {garbage-collection-frequency: [deletion]}
 dataMoverPrepareTimeout: {mover-prepare-timeout: [volume-mover]}
+defaultRepoMaintainFrequency: {maintenance-interval: [volume-mover]}
 features: {features: ["*"]}
 logLevel: {log-level: ["*"]}
 logFormat: {log-format: ["*"]}
@@ -69,8 +70,7 @@ configuration.metricsAddress: "metrics are on the port http of each service"
 configuration.profilerAddress: "there is no profiler"
 configuration.maxConcurrentK8SConnections: "--workers of backup-runner bounds lists"
 configuration.uploaderType: "volumes are stored with kopia"
-configuration.defaultRepoMaintainFrequency: "repositories are not maintained yet"
-configuration.repositoryMaintenanceJob: "repositories are not maintained yet"
+configuration.repositoryMaintenanceJob: "repositories are maintained by mover Pods, which have the flags --mover-* of volume-mover"
 deployNodeAgent: "volume-mover starts a Pod for each volume, and nothing else runs on the nodes"
 nodeAgent: "there is no DaemonSet; the Pods that move volumes have the values movers and volumeMover"
 restic: "there is no DaemonSet; the Pods that move volumes have the values movers and volumeMover"

@@ -9,16 +9,54 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 )
 
 // enforcedLevel is the label of a namespace with the level of Pod security that is enforced in it.
 const enforcedLevel = "pod-security.kubernetes.io/enforce"
 
+// maintenanceFailed is the result of a run of maintenance (Velero 1.18).
+const maintenanceFailed velerov1.BackupRepositoryMaintenanceResult = "Failed"
+
 // checkVolumeData checks what file-system backups need.
 func (e *examination) checkVolumeData(ctx context.Context, n *checkNotes) {
 	e.checkPassword(ctx, n)
 	e.checkPodSecurity(ctx, n)
+	e.checkMaintenance(ctx, n)
+}
+
+// checkMaintenance looks for repositories that are not maintained.
+func (e *examination) checkMaintenance(ctx context.Context, n *checkNotes) {
+	list := &velerov1.BackupRepositoryList{}
+	err := e.Client.List(ctx, list, client.InNamespace(e.Namespace))
+	switch {
+	case apierrors.IsForbidden(err):
+		n.addSkipped("maintenance", "BackupRepositories cannot be listed by you", "run this as someone who may `list` backuprepositories")
+		return
+	case err != nil:
+		n.addFailure("maintenance", err.Error(), "install the definitions, and make the API server answer")
+		return
+	}
+	bad := 0
+	for i := range list.Items {
+		r := &list.Items[i]
+		at, stopped := r.Annotations[holdfast.AnnotationMaintenanceStopped]
+		runs, subject := r.Status.RecentMaintenance, "BackupRepository "+r.Name
+		switch {
+		case stopped:
+			n.addFailure(subject, "another program maintained it at "+at+", so that its maintenance has stopped: two at once can lose data",
+				fmt.Sprintf("stop the maintenance of the Velero server, or of kopia, that uses the bucket, then kubectl -n %s annotate backuprepository %s %s-", r.Namespace, r.Name, holdfast.AnnotationMaintenanceStopped))
+		case len(runs) > 0 && runs[len(runs)-1].Result == maintenanceFailed:
+			n.addWarning(subject, "its last maintenance failed: "+runs[len(runs)-1].Message, "it is tried again within an hour; see Maintenance in docs/volume-data.md")
+		default:
+			continue
+		}
+		bad++
+	}
+	if bad == 0 {
+		n.addOK("maintenance", "no repository is stopped, and no last run has failed")
+	}
 }
 
 // checkPassword warns of the password that everybody knows.
