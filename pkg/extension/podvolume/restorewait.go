@@ -21,9 +21,12 @@ type Wait struct {
 	Image string
 	// Restore is the UID of the Restore.
 	Restore types.UID
-	// Volumes are the names of the volumes that are waited for. Those in Shared have claims for which
-	// other Pods wait, too.
-	Volumes, Shared []string
+	// Pod is the name of the Pod.
+	Pod string
+	// Volumes are the names of the volumes that are waited for. Shared has how many Pods wait for the claim of
+	// a volume, where others do.
+	Volumes []string
+	Shared  map[string]int
 	// Config is required where there are volumes.
 	Config *WaitConfig
 }
@@ -111,11 +114,14 @@ func setReadOnly(container body, volume string) body {
 
 func (w *Wait) buildContainer(security body) body {
 	args := []any{"wait", string(w.Restore), "--state", waitState}
-	for _, name := range w.Shared {
-		args = append(args, "--keep", name)
+	if len(w.Shared) > 0 {
+		args = append(args, "--pod", w.Pod)
 	}
 	var mounts []any
 	for _, name := range w.Volumes {
+		if pods := w.Shared[name]; pods > 0 {
+			args = append(args, "--shared", fmt.Sprintf("%s=%d", name, pods))
+		}
 		mounts = append(mounts, body{"name": name, "mountPath": waitDir + name})
 	}
 	mounts = append(mounts, body{"name": WaitContainer, "mountPath": waitState})

@@ -174,6 +174,6 @@ func TestPodsThatShareAClaimAreFoundInTheBackup(t *testing.T) {
 	require.Equal(t, 1, b.countRequests())
 	for _, pod := range []string{"db-0", "web"} {
 		wait := b.cluster.Object("/api/v1/namespaces/a/pods/" + pod)["spec"].(object)["initContainers"].([]any)[0].(object)
-		require.Equal(t, []any{"wait", "uid-r", "--state", "/restore-state", "--keep", "shared"}, wait["args"])
+		require.Equal(t, []any{"wait", "uid-r", "--state", "/restore-state", "--pod", pod, "--shared", "shared=2"}, wait["args"])
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"syscall"
 	"time"
 
@@ -25,7 +24,7 @@ func (m *mover) newWaitCommand() *cobra.Command {
 	w := waiter{}
 	c := &cobra.Command{
 		Use: "wait RESTORE-UID", Short: "Wait until the data of restored volumes is there", Args: cobra.ExactArgs(1),
-		Long: "Wait until each directory below --dir holds .velero/RESTORE-UID, and remove these .velero directories. Exit code 1 if one cannot be read.",
+		Long: "Wait until each directory below --dir holds .velero/RESTORE-UID, and remove these .velero directories, those of --shared volumes as the last Pod. Exit code 1 if one cannot be read.",
 		RunE: func(c *cobra.Command, args []string) error {
 			w.name = args[0]
 			if len(validation.IsDNS1123Subdomain(w.name)) > 0 {
@@ -42,15 +41,16 @@ func (m *mover) newWaitCommand() *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&w.dir, "dir", "/restores", "directory whose directories are the volumes")
-	c.Flags().StringArrayVar(&w.keep, "keep", nil, "volume whose .velero stays, since other Pods wait for it too; may be repeated")
+	c.Flags().StringToIntVar(&w.shared, "shared", nil, "VOLUME=PODS: how many Pods wait for a volume, whose .velero the last one removes; may be repeated")
+	c.Flags().StringVar(&w.pod, "pod", "", "name of this Pod among those that wait for a volume")
 	c.Flags().StringVar(&w.state, "state", "", "directory that outlives the container, in which it is kept that the data is there")
 	return c
 }
 
 // waiter waits for a done file in each volume.
 type waiter struct {
-	name, dir, state string
-	keep             []string
+	name, dir, state, pod string
+	shared                map[string]int
 }
 
 // wasDone reports that the container ran before in this Pod, and found the data. A Pod whose sandbox is made
@@ -134,15 +134,35 @@ func (w waiter) findMissing(volumes []string) (missing []string, err error) {
 	return missing, nil
 }
 
+// isLast notes in the directory of done files that this Pod has its data, and reports whether all Pods that wait
+// for the volume have. Several may be the last.
+func (w waiter) isLast(volume string) (bool, error) {
+	pods, shared := w.shared[volume]
+	if !shared {
+		return true, nil
+	}
+	dir, prefix := filepath.Join(w.dir, volume, doneDir), w.name+"_"
+	err := os.WriteFile(filepath.Join(dir, prefix+w.pod), nil, doneFileMode)
+	if errors.Is(err, fs.ErrNotExist) { // another one was the last
+		return false, nil
+	}
+	notes, globErr := filepath.Glob(filepath.Join(dir, prefix+"*"))
+	return len(notes) >= pods, errors.Join(err, globErr)
+}
+
 // removeMarks removes the directories of done files. What stays since the user may not remove it does no
 // harm. The time of the volume's own directory stays where the user may set it.
 func (m *mover) removeMarks(w waiter, volumes []string) {
 	for _, v := range volumes {
-		if slices.Contains(w.keep, v) {
-			continue
-		}
 		volume := filepath.Join(w.dir, v)
 		info, err := os.Stat(volume)
+		last := false
+		if err == nil {
+			last, err = w.isLast(v)
+		}
+		if err == nil && !last {
+			continue
+		}
 		if err == nil {
 			err = os.RemoveAll(filepath.Join(volume, doneDir))
 		}

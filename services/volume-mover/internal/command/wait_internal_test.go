@@ -83,14 +83,36 @@ func TestWaitWaitsForEachVolume(t *testing.T) {
 	require.True(t, old.Equal(info.ModTime()), "the volume's own directory has its time: %s", info.ModTime())
 }
 
-func TestWaitKeepsTheMarkOfASharedVolume(t *testing.T) {
+// TestTheLastPodRemovesTheMarkOfASharedVolume: one that runs twice counts once, and one that comes later finds its data.
+func TestTheLastPodRemovesTheMarkOfASharedVolume(t *testing.T) {
 	b := newWaitBed(t, "data", "shared")
 	b.finish("data", "uid")
 	b.finish("shared", "uid")
-	b.start(t.Context(), "uid", "--keep", "shared")
+	mark := filepath.Join(b.dir, "shared", doneDir)
+	b.start(t.Context(), "uid", "--shared", "shared=3", "--pod", "web-0")
 	require.Equal(t, 0, <-b.code, &b.log)
 	require.NoDirExists(t, filepath.Join(b.dir, "data", doneDir))
-	require.FileExists(t, filepath.Join(b.dir, "shared", doneDir, "uid"))
+	b.finish("data", "uid")
+	for _, pod := range []string{"web-0", "web-1"} {
+		b.start(t.Context(), "uid", "--shared", "shared=3,data=1", "--pod", pod)
+		require.Equal(t, 0, <-b.code, &b.log)
+		require.FileExists(t, filepath.Join(mark, "uid"), pod)
+		b.finish("data", "uid")
+	}
+	b.start(t.Context(), "uid", "--shared", "shared=3", "--pod", "web-2")
+	require.Equal(t, 0, <-b.code, &b.log)
+	require.NoDirExists(t, mark)
+	require.Empty(t, b.log.String())
+}
+
+// TestAPodThatIsNotTheLastLeavesNothing: the last one may be faster.
+func TestAPodThatIsNotTheLastLeavesNothing(t *testing.T) {
+	b := newWaitBed(t, "shared")
+	w := waiter{name: "uid", dir: b.dir, pod: "web-0", shared: map[string]int{"shared": 2}}
+	m := &mover{clock: b.clock, stderr: &b.log}
+	m.removeMarks(w, []string{"shared"})
+	require.NoDirExists(t, filepath.Join(b.dir, "shared", doneDir))
+	require.Empty(t, b.log.String())
 }
 
 // TestWaitDoesNotWaitForWhatItCannotSee: permission denied is one such error, which root does not get.

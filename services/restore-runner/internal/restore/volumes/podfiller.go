@@ -60,7 +60,7 @@ func NewPodFiller(cfg PodFillerConfig) *PodFiller {
 // podVolume is a volume of a Pod, and the snapshot that it is filled from.
 type podVolume struct {
 	name, claim string
-	shared      bool
+	pods        int // that wait for the claim
 	snapshot    *volumedata.FileSnapshot
 }
 
@@ -96,7 +96,7 @@ func (f *PodFiller) Prepare(ctx context.Context, o *object.Object) error {
 	if f.Image == "" {
 		list = nil
 	}
-	wait := &podvolume.Wait{Image: f.Image, Restore: f.Restore.UID}
+	wait := &podvolume.Wait{Image: f.Image, Restore: f.Restore.UID, Pod: o.Target.Name, Shared: map[string]int{}}
 	if len(list) > 0 {
 		if wait.Config, err = f.readConfig(ctx); err != nil {
 			return f.Timeouts.Of(err)
@@ -104,8 +104,8 @@ func (f *PodFiller) Prepare(ctx context.Context, o *object.Object) error {
 	}
 	for i := range list {
 		wait.Volumes = append(wait.Volumes, list[i].name)
-		if list[i].shared {
-			wait.Shared = append(wait.Shared, list[i].name)
+		if pods := list[i].pods; pods > 1 {
+			wait.Shared[list[i].name] = pods
 		}
 	}
 	o.Body["spec"] = podvolume.SetWait(spec, wait)
@@ -146,7 +146,7 @@ func (f *PodFiller) volumesOf(o *object.Object) (list []podVolume) {
 		if v.snapshot = f.Volumes.PodBackup(source, pod, v.name, v.claim); v.snapshot == nil {
 			continue
 		}
-		v.shared = len(f.plannedMounts(source, v.claim)) > 1
+		v.pods = len(f.plannedMounts(source, v.claim))
 		list = append(list, v)
 	}
 	return list
