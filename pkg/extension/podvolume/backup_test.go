@@ -198,16 +198,17 @@ func TestAChosenVolumeThatIsNotTaken(t *testing.T) {
 		mover     podvolume.Mover
 		want      string
 	}{
-		"no such volume":        {chooses("typo"), scratch("v"), nil, false, "", "", "error: volume typo: no file-system backup: the pod has no volume of that name"},
-		"pending":               {pending, scratch("v"), nil, true, "", "", "error: volume v: no file-system backup: the pod does not run: it is not scheduled"},
-		"pending, on a node":    {func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending }, scratch("v"), nil, true, "", "", "error: volume v: no file-system backup: the pod does not run: it is Pending"},
-		"ended, of the node":    {func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, scratch("v"), nil, true, "", "", "info: volume v: no file-system backup: the pod has ended, and what it had on its node may be gone"},
-		"ended, of a claim":     {func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, mounts("v"), nil, true, "", "", "error: volume v: no file-system backup: the pod has ended, and no running pod of the backup chooses claim v"},
-		"not mounted":           {func(p *corev1.Pod) { p.Spec.Containers[0].VolumeMounts = nil }, mounts("v"), nil, true, "", "", "error: volume v: no file-system backup: no container mounts it, so that it is not on the node"},
-		"unbound":               {nil, mounts("v"), func(c *corev1.PersistentVolumeClaim, _ *corev1.PersistentVolume) { c.Spec.VolumeName = "" }, true, "", "", "error: volume v: no file-system backup: claim v is not bound to a volume"},
-		"no claim":              {nil, mounts("absent"), nil, true, "", "", "error: volume absent: no file-system backup: claim absent does not exist"},
-		"a block device, named": {chooses("v"), mounts("v"), asBlock, false, "", "", "error: volume v: no file-system backup: claim v is a block device, which has no file system to read"},
-		"a block device":        {nil, mounts("v"), asBlock, true, "", "", "info: volume v: no file-system backup: claim v is a block device, which has no file system to read"},
+		"no such volume":           {chooses("typo"), scratch("v"), nil, false, "", "", "error: volume typo: no file-system backup: the pod has no volume of that name"},
+		"pending":                  {pending, scratch("v"), nil, true, "", "", "error: volume v: no file-system backup: the pod does not run: it is not scheduled; back up again once it runs, or name the volume in its annotation backup.velero.io/backup-volumes-excludes"},
+		"pending, on a node":       {func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending }, scratch("v"), nil, true, "", "", "error: volume v: no file-system backup: the pod does not run: it is Pending; back up again once it runs, or name the volume in its annotation backup.velero.io/backup-volumes-excludes"},
+		"ended, of the node":       {func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, scratch("v"), nil, true, "", "", "info: volume v: no file-system backup: the pod has ended, and what it had on its node may be gone"},
+		"ended, of a claim":        {func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, mounts("v"), nil, true, "", "", "error: volume v: no file-system backup: the pod has ended, and no running pod of the backup chooses claim v: delete the pod, or name the volume in its annotation backup.velero.io/backup-volumes-excludes, which leaves the claim to snapshots"},
+		"ended, of a claim, named": {func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed; chooses("v")(p) }, mounts("v"), nil, false, "", "", "error: volume v: no file-system backup: the pod has ended, and no running pod of the backup chooses claim v: delete the pod, or take the volume out of its annotation backup.velero.io/backup-volumes, which leaves the claim to snapshots"},
+		"not mounted":              {func(p *corev1.Pod) { p.Spec.Containers[0].VolumeMounts = nil }, mounts("v"), nil, true, "", "", "error: volume v: no file-system backup: no container mounts it, so that it is not on the node"},
+		"unbound":                  {nil, mounts("v"), func(c *corev1.PersistentVolumeClaim, _ *corev1.PersistentVolume) { c.Spec.VolumeName = "" }, true, "", "", "error: volume v: no file-system backup: claim v is not bound to a volume"},
+		"no claim":                 {nil, mounts("absent"), nil, true, "", "", "error: volume absent: no file-system backup: claim absent does not exist"},
+		"a block device, named":    {chooses("v"), mounts("v"), asBlock, false, "", "", "error: volume v: no file-system backup: claim v is a block device, which has no file system to read"},
+		"a block device":           {nil, mounts("v"), asBlock, true, "", "", "info: volume v: no file-system backup: claim v is a block device, which has no file system to read"},
 		"a hostPath": {nil, mounts("v"), func(_ *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) {
 			pv.Spec.HostPath = &corev1.HostPathVolumeSource{Path: "/x"}
 		}, true, "", "", "warning: volume v: no file-system backup: the volume of claim v is a hostPath, which belongs to the node"},

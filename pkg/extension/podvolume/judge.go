@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 )
 
@@ -21,6 +22,18 @@ type verdict struct {
 
 func (v *verdict) refuseVolume(level joblog.Level, format string, args ...any) {
 	v.level, v.reason = level, fmt.Sprintf(format, args...)
+}
+
+// explainExclusion says how to have the volume not be chosen.
+func (v *verdict) explainExclusion() string {
+	how := "name the volume in its annotation " + velerov1.AnnotationBackupVolumesExcludes
+	if v.explicit {
+		how = "take the volume out of its annotation " + velerov1.AnnotationBackupVolumes
+	}
+	if v.claim != "" {
+		how += ", which leaves the claim to snapshots"
+	}
+	return how
 }
 
 // skipLevel is the level of a reason that is no failure where the volume is chosen by default.
@@ -92,9 +105,9 @@ func (b *Backupper) judgeVolume(ctx context.Context, s *survey, namespace string
 	case ended && v.claim == "":
 		v.refuseVolume(joblog.Info, "the pod has ended, and what it had on its node may be gone")
 	case ended:
-		v.refuseVolume(joblog.Error, "the pod has ended, and no running pod of the backup chooses claim %s", v.claim)
+		v.refuseVolume(joblog.Error, "the pod has ended, and no running pod of the backup chooses claim %s: delete the pod, or %s", v.claim, v.explainExclusion())
 	case !p.isRunning():
-		v.refuseVolume(joblog.Error, "the pod does not run: it is %s", p.describeState())
+		v.refuseVolume(joblog.Error, "the pod does not run: it is %s; back up again once it runs, or %s", p.describeState(), v.explainExclusion())
 	case !v.mounted && v.claim == "":
 		v.refuseVolume(v.skipLevel(), "no container mounts it, so that it has no data")
 	case !v.mounted:
