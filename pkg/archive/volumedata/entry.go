@@ -4,6 +4,7 @@ import (
 	"cmp"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/apis/velero/v2alpha1"
 )
 
 const (
@@ -11,6 +12,8 @@ const (
 	resultFailed = "failed"
 	// phaseFailed is that of an operation (Velero 1.11 and later).
 	phaseFailed = "Failed"
+
+	uploaderKopia velerov1.UploaderType = "kopia" // of all DataUploads
 
 	tagClaimUID    = "pvc-uid" // of a PodVolumeBackup
 	groupVelero    = "velero.io"
@@ -26,8 +29,12 @@ type volumeInfo struct {
 	Moved     bool    `json:"snapshotDataMoved"`
 	Result    string  `json:"result"`
 	CSI       *handle `json:"csiSnapshotInfo"`
-	Movement  *handle `json:"snapshotDataMovementInfo"`
-	Pod       *struct {
+	Movement  *struct {
+		handle
+		Uploader velerov1.UploaderType `json:"uploaderType"`
+		Mover    string                `json:"dataMover"`
+	} `json:"snapshotDataMovementInfo"`
+	Pod *struct {
 		handle
 		Uploader  velerov1.UploaderType `json:"uploaderType"`
 		Volume    string                `json:"volumeName"`
@@ -57,7 +64,10 @@ func fromVolumeInfo(i *volumeInfo) (d Data, is bool) {
 	case CSISnapshot:
 		d.Method, held = CSISnapshot, i.CSI.isKnown()
 		if i.Moved {
-			d.Method, held = DataUpload, i.Movement.isKnown()
+			d.Method, held = DataUpload, i.Movement != nil && i.Movement.isKnown()
+			if held && isBuiltIn(i.Movement.Mover) {
+				d.Files = &FileSnapshot{ID: i.Movement.Handle, Uploader: i.Movement.Uploader}
+			}
 		}
 	default:
 		return d, false
@@ -78,6 +88,18 @@ func OfPodVolumeBackup(p *velerov1.PodVolumeBackup) Data {
 			ClaimUID: cmp.Or(p.Labels[velerov1.LabelClaimUID], p.Spec.Tags[tagClaimUID]),
 		},
 	}
+}
+
+// isBuiltIn reports whether a data mover is the one that stores in repositories of kopia.
+func isBuiltIn(mover string) bool { return mover == "" || mover == "velero" }
+
+// OfDataUpload returns the data that a DataUpload is about.
+func OfDataUpload(u *v2alpha1.DataUpload) Data {
+	d := Data{Method: DataUpload, Namespace: u.Spec.SourceNamespace, Claim: u.Spec.SourcePVC, Stored: u.Status.SnapshotID != ""}
+	if isBuiltIn(u.Spec.DataMover) {
+		d.Files = &FileSnapshot{ID: u.Status.SnapshotID, Phase: velerov1.PodVolumePhase(u.Status.Phase), Uploader: uploaderKopia, Size: u.Status.Progress.TotalBytes}
+	}
+	return d
 }
 
 // resource names an item; the keys are capitalised in the file.

@@ -41,12 +41,12 @@ type Data struct {
 	// Stored reports that there is data, or that the files do not say. A snapshot that failed has
 	// none.
 	Stored bool
-	// Files is what a PodVolumeBackup says of its snapshot, or the volume information of one that is stored,
-	// which has ID and Uploader alone; nil otherwise.
+	// Files is what a PodVolumeBackup or a DataUpload of the built-in data mover says of its snapshot, or the volume
+	// information of one that is stored, which has ID and Uploader alone; nil otherwise.
 	Files *FileSnapshot
 }
 
-// FileSnapshot is the snapshot of a Pod volume in a repository of its namespace.
+// FileSnapshot is the snapshot of a volume in a repository of its namespace.
 type FileSnapshot struct {
 	// ID is empty where nothing was stored.
 	ID       string

@@ -26,7 +26,7 @@ type CSI interface {
 // byCSI is what is done before anything of a backup is removed.
 const byCSI = "CSI snapshots"
 
-// countsAsLeft reports whether the data cannot be removed. Which CSI snapshots and snapshots of Pod volumes can is noted.
+// countsAsLeft reports whether the data cannot be removed. Which CSI snapshots and snapshots of repositories can is noted.
 func (j *deletionJob) countsAsLeft(d *volumedata.Data, served bool) bool {
 	if j.isForgettable(d) {
 		j.files.addSnapshot(d.Namespace, d.Files.ID)

@@ -39,12 +39,12 @@ func (s snapshotSet) addSnapshot(namespace, id string) {
 	s[namespace][id] = true
 }
 
-// isForgettable reports whether data of a Pod volume is a snapshot that volume-mover removes.
+// isForgettable reports whether data of a volume is a snapshot that volume-mover removes.
 func (j *deletionJob) isForgettable(d *volumedata.Data) bool {
-	return j.remover.Volumes != nil && d.Method == volumedata.PodVolumeBackup && d.Files != nil && d.Files.Uploader == uploaderKopia
+	return j.remover.Volumes != nil && d.Files != nil && d.Files.Uploader == uploaderKopia
 }
 
-// forgetVolumes removes the snapshots of Pod volumes from their repositories. Its errors keep the backup, without
+// forgetVolumes removes the snapshots of volumes from their repositories. Its errors keep the backup, without
 // which their IDs are not known.
 func (j *deletionJob) forgetVolumes(ctx context.Context, _ objectstore.Store, _ *velerov1.Backup) error {
 	if allowsLeftData(j.backup, j.request) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/apis/velero/v2alpha1"
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 )
@@ -78,6 +79,57 @@ func TestSnapshotsOfPodVolumesGoWithTheirBackup(t *testing.T) {
 	require.Equal(t, neighbours, b.store.Keys())
 }
 
+// dataUpload is one of the backup, of a claim whose operation the backup may list as movedByVelero does.
+func dataUpload(name, claim, mover, snapshot string, phase velerov1.PodVolumePhase) *v2alpha1.DataUpload {
+	u := &v2alpha1.DataUpload{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "velero", Name: name, Labels: map[string]string{velerov1.LabelBackupName: "b", velerov1.LabelBackupUID: "b-uid"},
+	}}
+	u.Spec.SourceNamespace, u.Spec.SourcePVC, u.Spec.DataMover = "n", claim, mover
+	u.Status.SnapshotID, u.Status.Phase = snapshot, v2alpha1.DataMovePhase(phase)
+	return u
+}
+
+// Moved data goes with its backup, whether the volume information or only a DataUpload names its snapshot. That of other data movers,
+// and what only the list of operations knows, stays and keeps the backup.
+func TestMovedDataGoesWithItsBackup(t *testing.T) {
+	info := func(mover string) string {
+		return `[{"pvcName":"moved","pvcNamespace":"n","pvName":"pv","backupMethod":"CSISnapshot","snapshotDataMoved":true,"result":"succeeded",
+		 "snapshotDataMovementInfo":{"snapshotHandle":"s1","uploaderType":"kopia","dataMover":"` + mover + `"}}]`
+	}
+	for name, tc := range map[string]struct {
+		info    string
+		live    client.Object
+		refused bool
+	}{
+		"by its volume information":      {info: info("velero"), live: dataUpload("failed", "x", "", "", velerov1.PodVolumePhaseFailed)},
+		"by its DataUpload":              {info: "[]", live: dataUpload("u", "moved", "velero", "s1", velerov1.PodVolumePhaseCompleted)},
+		"of another data mover":          {info: info("theirs"), refused: true},
+		"of a DataUpload of another":     {info: info(""), live: dataUpload("u", "x", "theirs", "s1", velerov1.PodVolumePhaseCompleted), refused: true},
+		"whose snapshot nothing names":   {info: "[]", refused: true},
+		"of another claim that is known": {info: "[]", live: dataUpload("u", "x", "", "s1", velerov1.PodVolumePhaseCompleted), refused: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects := []client.Object{newBackup(velerov1.BackupPhaseCompleted), newRequest("d")}
+			if tc.live != nil {
+				objects = append(objects, tc.live)
+			}
+			b := newBed(t, objects...)
+			b.fillBucket(newBackup(velerov1.BackupPhaseCompleted))
+			r := b.serveRepositories("n/s1", "n/other")
+			b.store.Set(layout.BackupVolumeInfo("b"), gzipText(t, tc.info))
+			b.store.Set(layout.BackupItemOperations("b"), gzipText(t, movedByVelero))
+			require.Equal(t, Done, b.processRequest("d"))
+			if tc.refused {
+				require.Contains(t, b.readRequest("d").Status.Errors[0], "cannot remove: 1 DataUpload")
+				require.Zero(t, r.calls)
+				return
+			}
+			require.Nil(t, b.readBackup())
+			require.Equal(t, map[string]bool{"default/n/other": true}, r.has)
+		})
+	}
+}
+
 // A repository that cannot be opened, or no volume-mover: the backup stays Deleting with the reason, whole, until
 // the snapshots are gone or the user leaves them.
 func TestABackupWhoseSnapshotsStayIsKept(t *testing.T) {
@@ -112,19 +164,27 @@ func TestABackupWhoseSnapshotsStayIsKept(t *testing.T) {
 
 // A mover that still works may store a snapshot that nobody would know of.
 func TestADeletionWaitsForMovers(t *testing.T) {
-	moving := podVolume("live", "n", "", velerov1.PodVolumePhaseInProgress)
-	b := newBed(t, newBackup(velerov1.BackupPhaseFailed), newRequest("d"), moving)
-	b.fillBucket(newBackup(velerov1.BackupPhaseFailed))
-	b.r.Tries = 0
-	r := b.serveRepositories("n/s1")
-	require.Equal(t, Later, b.processRequest("d"))
-	require.Contains(t, b.readRequest("d").Status.Errors[0], "PodVolumeBackup live is InProgress")
-	require.NoError(t, b.client.Get(t.Context(), client.ObjectKeyFromObject(moving), moving))
-	moving.Status.Phase, moving.Status.SnapshotID = velerov1.PodVolumePhaseFailed, "s1"
-	require.NoError(t, b.client.Update(t.Context(), moving))
-	b.clock.Step(time.Minute)
-	require.Equal(t, Done, b.processRequest("d"))
-	require.Empty(t, r.has)
+	pod, upload := podVolume("live", "n", "", velerov1.PodVolumePhaseInProgress), dataUpload("live", "c", "", "", velerov1.PodVolumePhaseInProgress)
+	for kind, moving := range map[string]struct {
+		client.Object
+		end func()
+	}{
+		"PodVolumeBackup": {pod, func() { pod.Status.Phase, pod.Status.SnapshotID = velerov1.PodVolumePhaseFailed, "s1" }},
+		"DataUpload":      {upload, func() { upload.Status.Phase, upload.Status.SnapshotID = "Failed", "s1" }},
+	} {
+		b := newBed(t, newBackup(velerov1.BackupPhaseFailed), newRequest("d"), moving.Object)
+		b.fillBucket(newBackup(velerov1.BackupPhaseFailed))
+		b.r.Tries = 0
+		r := b.serveRepositories("n/s1")
+		require.Equal(t, Later, b.processRequest("d"))
+		require.Contains(t, b.readRequest("d").Status.Errors[0], kind+" live is InProgress")
+		require.NoError(t, b.client.Get(t.Context(), client.ObjectKeyFromObject(moving.Object), moving.Object))
+		moving.end()
+		require.NoError(t, b.client.Update(t.Context(), moving.Object))
+		b.clock.Step(time.Minute)
+		require.Equal(t, Done, b.processRequest("d"))
+		require.Empty(t, r.has)
+	}
 }
 
 // Snapshots of restic are in repositories that nothing here opens.

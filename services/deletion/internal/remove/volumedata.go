@@ -91,16 +91,13 @@ func (j *deletionJob) keepsVolumeData(ctx context.Context, store objectstore.Rea
 	}
 	found := volumeTally{seen: map[string]bool{}}
 	j.files = snapshotSet{}
-	err = volumedata.Each(ctx, store, j.backup.Name, func(d volumedata.Data) error {
-		if j.countsAsLeft(&d, served) {
-			found.addVolume(d)
-		}
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("cannot tell whether the backup has volume data that would be left behind: %w", err)
+	if err = j.addLive(ctx, &found); err == nil { // first: a DataUpload may be the only one to name its snapshot
+		err = volumedata.Each(ctx, store, j.backup.Name, func(d volumedata.Data) error {
+			j.tallyVolume(&found, d, served)
+			return nil
+		})
 	}
-	if err := j.addLive(ctx, &found); err != nil {
+	if err != nil {
 		return fmt.Errorf("cannot tell whether the backup has volume data that would be left behind: %w", err)
 	}
 	if text := found.String(); text != "" {
@@ -111,9 +108,20 @@ func (j *deletionJob) keepsVolumeData(ctx context.Context, store objectstore.Rea
 	return nil
 }
 
-// isMoving reports whether a mover has a request.
-func isMoving(p *velerov1.PodVolumeBackup) bool {
-	switch p.Status.Phase {
+// tallyVolume counts a volume whose data cannot be removed. The list of operations names moved data without its snapshot: the claim
+// does not count where that is known.
+func (j *deletionJob) tallyVolume(t *volumeTally, d volumedata.Data, served bool) {
+	switch {
+	case j.countsAsLeft(&d, served):
+		t.addVolume(d)
+	case d.Method == volumedata.DataUpload && d.Files.ID != "":
+		t.seen[d.String()] = true
+	}
+}
+
+// isMoving reports whether a mover has a request of a phase.
+func isMoving(phase velerov1.PodVolumePhase) bool {
+	switch phase {
 	case "", velerov1.PodVolumePhaseNew, velerov1.PodVolumePhaseCompleted, velerov1.PodVolumePhaseFailed, velerov1.PodVolumePhaseCanceled:
 		return false
 	}
@@ -165,8 +173,8 @@ func (t *volumeTally) addVolume(d volumedata.Data) {
 	}
 }
 
-// addLive adds the volumes of the objects that data movers serve: a backup that failed early has no files. A
-// PodVolumeBackup that a mover works on is an error, since it may store something yet.
+// addLive adds the volumes of the objects that data movers serve: a backup that failed early has no files. One
+// that a mover works on is an error, since it may store something yet.
 func (j *deletionJob) addLive(ctx context.Context, t *volumeTally) error {
 	reader, namespace, b := j.remover.Reader, j.remover.Namespace, j.backup
 	of := []client.ListOption{client.InNamespace(namespace), client.MatchingLabels{velerov1.LabelBackupName: velerov1.LabelValue(b.Name)}}
@@ -179,12 +187,8 @@ func (j *deletionJob) addLive(ctx context.Context, t *volumeTally) error {
 		if !belongsToBackup(p, b) {
 			continue
 		}
-		d := volumedata.OfPodVolumeBackup(p)
-		if j.isForgettable(&d) && isMoving(p) {
-			return fmt.Errorf("PodVolumeBackup %s is %s", p.Name, p.Status.Phase)
-		}
-		if j.countsAsLeft(&d, false) {
-			t.addVolume(d)
+		if err := j.addRequest(t, p.Name, volumedata.OfPodVolumeBackup(p)); err != nil {
+			return err
 		}
 	}
 	var uploads v2alpha1.DataUploadList
@@ -193,11 +197,19 @@ func (j *deletionJob) addLive(ctx context.Context, t *volumeTally) error {
 	}
 	for i := range uploads.Items {
 		if u := &uploads.Items[i]; belongsToBackup(u, b) {
-			t.addVolume(volumedata.Data{
-				Method: volumedata.DataUpload, Namespace: u.Spec.SourceNamespace, Claim: u.Spec.SourcePVC, Stored: u.Status.SnapshotID != "",
-			})
+			if err := j.addRequest(t, u.Name, volumedata.OfDataUpload(u)); err != nil {
+				return err
+			}
 		}
 	}
+	return nil
+}
+
+func (j *deletionJob) addRequest(t *volumeTally, name string, d volumedata.Data) error {
+	if j.isForgettable(&d) && isMoving(d.Files.Phase) {
+		return fmt.Errorf("%s %s is %s", d.Method, name, d.Files.Phase)
+	}
+	j.tallyVolume(t, d, false)
 	return nil
 }
 
