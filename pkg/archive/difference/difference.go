@@ -47,6 +47,8 @@ type Comparison struct {
 	Namespace string
 	// WithFields lists the fields that differ.
 	WithFields bool
+	// IsUnread reports objects that cannot be compared, since a side may have them and could not be read; nil reports none.
+	IsUnread func(item *manifest.Item) bool
 	// Send gets differences, each time with what was counted so far. The last call has all counts.
 	Send func(differences []*manifestv1.ItemDifference, counts *manifestv1.DiffCounts) error
 }
@@ -145,6 +147,9 @@ type differ struct {
 // comparePair counts an object, and keeps it for the next message if it differs.
 func (d *differ) comparePair(ctx context.Context, pair manifest.Pair) error {
 	d.silent++
+	if d.IsUnread != nil && d.IsUnread(pair.Item()) {
+		return nil
+	}
 	difference := pair.Difference(d.reordered)
 	var fields fieldDifferences
 	if difference == manifest.Unknown || difference == manifest.Changed && d.WithFields {

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/archive/difference"
@@ -27,7 +28,7 @@ type ClusterDiff struct {
 	Backup                *velerov1.Backup
 	// Progress gets the number of objects listed so far, one call at a time.
 	Progress func(objects int64)
-	// Messages gets what could not be listed, before anything is sent.
+	// Messages gets what could not be read of the cluster, before anything is sent.
 	Messages func([]string)
 }
 
@@ -98,7 +99,12 @@ func (k *Kind) liveSide(ctx context.Context, b *velerov1.Backup, run *ClusterDif
 	if err != nil {
 		return nil, err
 	}
-	run.Messages(slices.DeleteFunc(found.Messages, func(text string) bool { return text == plan.MessageOfNamespaces }))
+	run.Messages(found.Gaps)
+	run.IsUnread = func(item *manifest.Item) bool {
+		gr := schema.ParseGroupResource(item.GroupResource())
+		_, served := cfg.Catalog.Lookup(gr)
+		return found.Unlisted[gr] || !served && plan.Silent(cfg.Catalog, gr.Group)
+	}
 	sealed, err := objects.Seal()
 	if err != nil {
 		return nil, err

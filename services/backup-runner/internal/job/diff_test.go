@@ -3,6 +3,7 @@ package job
 import (
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
@@ -10,6 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/archive/difference"
@@ -18,6 +21,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/spec/selection"
 	manifestv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/manifest/v1"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/cut"
 )
 
 // clusterDiff is what a comparison with the cluster sent.
@@ -90,17 +94,42 @@ func TestABackupIsComparedWithTheCluster(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{lines[0], lines[1], lines[2]}, found.lines)
 
-	// What cannot be listed is said.
+	// Kinds that cannot be listed are not compared, and that is said.
 	w.api.Fail(func(r *http.Request, _ map[string]any) (int, bool) {
 		if r.URL.Path == "/api/v1/pods" {
 			return http.StatusForbidden, false
 		}
 		return 0, false
 	})
-	found, err = w.diffCluster(t, b, difference.Comparison{Kinds: []string{"pods"}})
+	found, err = w.diffCluster(t, b, difference.Comparison{})
 	require.NoError(t, err)
-	require.Equal(t, "+0 -1 ~0 =0", found.counts)
-	require.Contains(t, strings.Join(found.messages, "\n"), "objects of pods could not be listed")
+	require.Equal(t, []string{lines[0], lines[1], lines[2]}, found.lines)
+	require.Equal(t, "+1 -1 ~1 =51", found.counts)
+	require.Len(t, found.messages, 1)
+	require.Contains(t, found.messages[0], "objects of pods could not be listed")
+}
+
+// Objects of an API group that does not answer are not compared; those of a kind that is no longer served are gone.
+func TestObjectsOfASilentGroupAreNotCompared(t *testing.T) {
+	w := newWorld(t)
+	w.ConsistentCut = false // objects and Backups are of different servers here
+	w.api.Serve("example.com/v1", "widgets", "Widget", true)
+	w.api.Add("widgets", kubetest.Object{Namespace: "a", Name: "w1"})
+	b := w.admitBackup(t, "b1")
+	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
+	silent := kubetest.New(kubetest.Kind{Version: "v1", Kind: "Namespace", Resource: "namespaces"})
+	silent.Add("namespaces", kubetest.Object{Name: "a"})
+	silent.DeadGroups = []string{"example.com"}
+	srv := httptest.NewServer(silent)
+	defer srv.Close()
+	var err error
+	w.Cluster, err = cut.NewCluster(&rest.Config{Host: srv.URL, QPS: -1}, clock.RealClock{}, t.TempDir())
+	require.NoError(t, err)
+	found, err := w.diffCluster(t, b, difference.Comparison{})
+	require.NoError(t, err)
+	require.Equal(t, "+0 -50 ~0 =1", found.counts)
+	require.Len(t, found.messages, 1)
+	require.Contains(t, found.messages[0], "API group example.com/v1 does not answer")
 }
 
 func TestABackupIsNotComparedWithoutItsObjects(t *testing.T) {

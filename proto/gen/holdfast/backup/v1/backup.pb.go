@@ -110,7 +110,7 @@ type DiffClusterResponse struct {
 	Differences []*v1.ItemDifference `protobuf:"bytes,2,rep,name=differences,proto3" json:"differences,omitempty"`
 	// What was compared so far.
 	Counts *v1.DiffCounts `protobuf:"bytes,3,opt,name=counts,proto3" json:"counts,omitempty"`
-	// What could not be listed, in the first message with counts: objects that count as removed without being so.
+	// What could not be read of the cluster, in the first message with counts. Kinds that could not be listed are not compared.
 	Messages      []string `protobuf:"bytes,4,rep,name=messages,proto3" json:"messages,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

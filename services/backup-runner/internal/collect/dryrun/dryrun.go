@@ -10,6 +10,8 @@ import (
 	"slices"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/archive/part"
 	"github.com/holdfast-io/holdfast/pkg/archive/storedplan"
@@ -70,6 +72,10 @@ type Result struct {
 	HookedPods int64
 	NotCalled  []string // actions that apply to objects of the backup, sorted
 	Messages   []string
+	// Gaps are those of the messages that are about objects which cannot be read, and Unlisted the resources of which
+	// some may be missing.
+	Gaps     []string
+	Unlisted map[schema.GroupResource]bool
 }
 
 // planner is one dry run.
@@ -95,7 +101,7 @@ type planner struct {
 func Run(ctx context.Context, cfg Config) (*Result, error) {
 	p := &planner{Config: cfg, facts: volumes.NewFacts(cfg.Backup), items: itemset.New(), notCalled: map[string]struct{}{},
 		finder: &plan.Finder{Lister: cfg.Lister, Cut: cfg.Cut, Catalog: cfg.Catalog, Filter: cfg.Filter},
-		result: Result{Kinds: map[string]*Count{}, Namespaces: map[string]int64{}}}
+		result: Result{Kinds: map[string]*Count{}, Namespaces: map[string]int64{}, Unlisted: map[schema.GroupResource]bool{}}}
 	p.rules = partwriter.NewVolumeRules(cfg.Backup, cfg.Snapshots != nil && (cfg.Snapshots.Wanted() || cfg.Actions.PodVolumes != nil && !isOptedOut(cfg.Backup)))
 	if err := p.bindActions(ctx); err != nil {
 		return nil, err
@@ -150,7 +156,7 @@ func (p *planner) noteMessages() {
 	}
 	for _, f := range p.Catalog.Failures() {
 		if p.Filter.MayTakeFrom(f.GroupVersion) {
-			p.addMessage("API group %s does not answer: its objects would not be backed up: %v", f.GroupVersion, f.Err)
+			p.addGap("API group %s does not answer, and its objects are left out: %v", f.GroupVersion, f.Err)
 		}
 	}
 	if p.Filter.IsOfNamespaces() {
@@ -169,6 +175,17 @@ func (p *planner) addMessage(format string, args ...any) {
 	defer p.mu.Unlock()
 	if p.messages++; p.messages <= maxMessages {
 		p.result.Messages = append(p.result.Messages, fmt.Sprintf(format, args...))
+	}
+}
+
+// addGap adds a message about objects that cannot be read.
+func (p *planner) addGap(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	p.addMessage("%s", text)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.result.Gaps) < maxMessages {
+		p.result.Gaps = append(p.result.Gaps, text)
 	}
 }
 

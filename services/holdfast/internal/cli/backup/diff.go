@@ -47,7 +47,8 @@ status, and what the API server writes. The values of Secrets are not shown.
 With --cluster the backup is compared with the cluster as it is: with what the same
 backup would hold now. Nothing is written to cluster or bucket.
 
-The exit code is 0 where nothing differs, 1 where something does, and 2 after an error.`,
+The exit code is 0 where nothing differs, 1 where something does, and 2 after an error,
+or where nothing differs in what could be read of the cluster.`,
 		Example: `  holdfast backup diff nightly-1 nightly-2
   holdfast backup diff nightly-1 nightly-2 -n shop --kind deploy,cm
   holdfast backup diff nightly-1 nightly-2 --name-only
@@ -57,13 +58,13 @@ The exit code is 0 where nothing differs, 1 where something does, and 2 after an
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Request.From, o.Request.To = args[0], append(args, "")[1]
-			equal := false
+			code := 0
 			err := o.withService(func() (err error) {
-				equal, err = o.Run(cmd.Context())
+				code, err = o.Run(cmd.Context())
 				return err
 			})
-			if err == nil && !equal {
-				return &command.ExitError{Code: codeDifferent}
+			if err == nil && code != 0 {
+				return &command.ExitError{Code: code}
 			}
 			return troubleError(err)
 		},
@@ -128,13 +129,13 @@ func (o *DiffOptions) openStream(ctx context.Context) (func() (diffMessage, erro
 	return func() (diffMessage, error) { return stream.Recv() }, err
 }
 
-// Run prints the differences, and reports whether there are none.
-func (o *DiffOptions) Run(ctx context.Context) (equal bool, err error) {
+// Run prints the differences, and returns the exit code.
+func (o *DiffOptions) Run(ctx context.Context) (code int, err error) {
 	notice := command.NewNotice(o.Global)
 	defer notice.End()
 	receive, err := o.openStream(ctx)
 	if err != nil {
-		return false, err
+		return codeTrouble, err
 	}
 	document := &DiffDocument{From: o.Request.GetFrom(), To: o.Request.GetTo(), Cluster: o.Cluster, Differences: []ItemDifference{}}
 	text := diffText{w: o.Out, coloured: o.Live && o.Getenv("NO_COLOR") == ""}
@@ -144,7 +145,7 @@ func (o *DiffOptions) Run(ctx context.Context) (equal bool, err error) {
 			break
 		}
 		if err != nil {
-			return false, err
+			return codeTrouble, err
 		}
 		if live, ok := m.(*backupv1.DiffClusterResponse); ok {
 			if live.GetCounts() == nil {
@@ -160,30 +161,40 @@ func (o *DiffOptions) Run(ctx context.Context) (equal bool, err error) {
 			}
 			text.writeDifferences(m.GetDifferences())
 		} else if err := document.addDifferences(m.GetDifferences()); err != nil {
-			return false, err
+			return codeTrouble, err
 		}
 		notice.Show(fmt.Sprintf("%d objects compared, still comparing", document.Counts.total()))
 	}
 	notice.End()
 	if !o.Output.IsText() {
-		return document.Counts.isEqual(), o.Output.Print(o.Out, document)
+		return document.exitCode(), o.Output.Print(o.Out, document)
 	}
 	text.writeLine("", document.Counts.summary())
 	for _, message := range document.Messages {
 		text.writeLine("", "- "+message)
 	}
-	return document.Counts.isEqual(), text.err
+	return document.exitCode(), text.err
 }
 
 // DiffDocument is what -o prints.
 type DiffDocument struct {
 	From string `json:"from"`
 	To   string `json:"to,omitempty"`
-	// Cluster stands for the second backup, and Messages are what could not be listed of it.
+	// Cluster stands for the second backup, and Messages are what could not be read of it.
 	Cluster     bool             `json:"cluster,omitempty"`
 	Messages    []string         `json:"messages,omitempty"`
 	Counts      DiffCounts       `json:"counts"`
 	Differences []ItemDifference `json:"differences"`
+}
+
+func (d *DiffDocument) exitCode() int {
+	switch {
+	case !d.Counts.isEqual():
+		return codeDifferent
+	case len(d.Messages) > 0:
+		return codeTrouble
+	}
+	return command.CodeOK
 }
 
 // DiffCounts counts objects.
