@@ -18,7 +18,7 @@ import (
 const (
 	// MaxFields bounds the differences listed of one object.
 	MaxFields = 100
-	// MaxValue bounds the bytes of a value.
+	// MaxValue bounds the bytes of a value, and of a path.
 	MaxValue = 1 << 10
 	// lastApplied is kubectl apply's copy of the whole object: it repeats the other differences.
 	lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
@@ -172,7 +172,19 @@ func joinPath(path []pathStep) string {
 			text.WriteString("." + step.name)
 		}
 	}
-	return text.String()
+	return cutText(text.String())
+}
+
+// cutText cuts a text that is too long, and says so.
+func cutText(text string) string {
+	if len(text) <= MaxValue {
+		return text
+	}
+	cut := MaxValue
+	for cut > 0 && !utf8.RuneStart(text[cut]) {
+		cut--
+	}
+	return fmt.Sprintf("%s… (%d bytes)", text[:cut], len(text))
 }
 
 // shownValue returns a value as JSON, nil for a missing one. A long value is cut.
@@ -184,14 +196,7 @@ func shownValue(value any) *string {
 	if err != nil {
 		return nil // decoded JSON can be encoded
 	}
-	if len(text) > MaxValue {
-		cut := MaxValue
-		for cut > 0 && !utf8.RuneStart(text[cut]) {
-			cut--
-		}
-		text = fmt.Appendf(text[:cut], "… (%d bytes)", len(text))
-	}
-	shown := string(text)
+	shown := cutText(string(text))
 	return &shown
 }
 

@@ -211,7 +211,7 @@ func TestDiffIsBounded(t *testing.T) {
 	fields := func(value string) string {
 		var out []string
 		for i := range 2 * difference.MaxFields {
-			out = append(out, fmt.Sprintf(`"k%03d":"%s"`, i, value))
+			out = append(out, fmt.Sprintf(`"k%03d%s":"%s"`, i, strings.Repeat("k", 2*difference.MaxValue), value))
 		}
 		return `ConfigMap.v1. {"metadata":{"name":"large"},"data":{` + strings.Join(out, ",") + `}}`
 	}
@@ -228,6 +228,8 @@ func TestDiffIsBounded(t *testing.T) {
 	require.True(t, large.GetMoreFields())
 	require.LessOrEqual(t, len(large.GetFields()[0].GetTo()), difference.MaxValue+40)
 	require.Contains(t, large.GetFields()[0].GetTo(), "(2050 bytes)")
+	require.LessOrEqual(t, len(large.GetFields()[0].GetPath()), difference.MaxValue+40)
+	require.Contains(t, large.GetFields()[0].GetPath(), "(2057 bytes)")
 	require.Len(t, stream.messages, 51)
 	stream = &diffStream{ctx: t.Context()}
 	require.NoError(t, b.s.DiffManifests(&manifestv1.DiffManifestsRequest{From: "old", To: "new"}, stream))
