@@ -11,7 +11,7 @@ import (
 const maxFirst = 20
 
 // Differences are those of a plan and what became of it, or would become of it now. Objects with unknown effects are
-// not compared, but for being there.
+// not compared, but for being there still.
 type Differences struct {
 	// Added are objects that the plan does not have, and Gone those that it alone has.
 	Added, Gone, Changed int
@@ -37,8 +37,10 @@ func Compare(planned, now iter.Seq2[*Row, error]) (*Differences, error) {
 		}
 		switch {
 		case !moreA || moreB && b.Key() < a.Key():
-			d.Added++
-			d.addText(b, "not in the plan, now: %s", b.Action)
+			if len(b.Unknown) == 0 {
+				d.Added++
+				d.addText(b, "not in the plan, now: %s", b.Action)
+			}
 			b, errB, moreB = nextB()
 		case !moreB || a.Key() < b.Key():
 			d.Gone++

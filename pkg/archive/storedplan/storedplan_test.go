@@ -150,6 +150,35 @@ func TestCompareLeavesOutUnknownEffects(t *testing.T) {
 		require.NoError(t, err)
 		require.Zero(t, found.Total())
 	}
+	for total, r := range []iter.Seq2[*storedplan.Row, error]{rows(true), rows(false)} {
+		found, err = storedplan.Compare(newWriter(t, "create").Rows(), r)
+		require.NoError(t, err)
+		require.Equal(t, total, found.Total(), "what a plan cannot know need not be in it")
+		found, err = storedplan.Compare(r, newWriter(t, "create").Rows())
+		require.NoError(t, err)
+		require.Equal(t, 1, found.Total(), "what it has must be there still")
+	}
+}
+
+// A bucket that does not answer is no damage: who reads the plan tries again.
+func TestAPlanThatCannotBeReadIsNotDamaged(t *testing.T) {
+	store := memstore.New()
+	require.NoError(t, newWriter(t, "create", "a").Store(t.Context(), store, newHeader("p")))
+	reset := errors.New("connection reset")
+	for passed := range 2 {
+		reads := 0
+		store.Inject(func(op memstore.Op, _ string) error {
+			if op == memstore.OpRead {
+				if reads++; reads > passed {
+					return reset
+				}
+			}
+			return nil
+		})
+		_, err := lastError(store)
+		require.ErrorIs(t, err, reset, passed)
+		require.NotErrorIs(t, err, storedplan.ErrCorrupt, passed)
+	}
 }
 
 func TestExpiredAndUnfinishedPlansAreDeleted(t *testing.T) {

@@ -26,13 +26,14 @@ func newPlanComparison(s *State, id string) *planComparison {
 	return &planComparison{state: s, id: id, rows: storedplan.NewWriter(s.Dir)}
 }
 
-// addStored notes an object of the backup. Objects that actions brought live are unknown to every plan.
+// addStored notes an object of the backup. One that an action brought live need not be in the plan.
 func (c *planComparison) addStored(key manifest.Key, live bool) error {
-	if live {
-		return nil
-	}
 	group, version, kind, _ := manifest.SplitKindName(key.Kind)
-	return c.rows.Add(storedplan.Row{Group: group, Version: version, Kind: kind, Namespace: key.Namespace, Name: key.Name, Action: storedplan.ActionStore})
+	row := storedplan.Row{Group: group, Version: version, Kind: kind, Namespace: key.Namespace, Name: key.Name, Action: storedplan.ActionStore}
+	if live {
+		row.Unknown = []string{"an action brought it"}
+	}
+	return c.rows.Add(row)
 }
 
 // compareRows returns the differences as lines of the log. With holdfast.io/plan-strict any is an error, and so is a plan that
