@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -45,11 +46,11 @@ func (k *Kind) DiffCluster(ctx context.Context, run *ClusterDiff) (err error) {
 	defer k.planning.Release(1)
 	store, err := k.openForPlan(ctx, b.Spec.StorageLocation)
 	if err != nil {
-		return err
+		return codedError(err)
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	if run.From, err = k.storedSide(ctx, store, b.Name); err != nil {
-		return err
+		return codedError(err)
 	}
 	if run.To, err = k.liveSide(ctx, b, run); err != nil {
 		return errors.Join(err, run.From.Close())
@@ -57,12 +58,23 @@ func (k *Kind) DiffCluster(ctx context.Context, run *ClusterDiff) (err error) {
 	return run.Run(ctx)
 }
 
+// codedError gives an error of a location or of what is in it the code that callers see.
+func codedError(err error) error {
+	code := errgrpc.ErrUnavailable
+	switch {
+	case apierrors.IsNotFound(err), errors.Is(err, context.Canceled):
+		return err
+	case errors.Is(err, objectstore.ErrNotFound):
+		code = errgrpc.ErrNotFound
+	case errors.Is(err, tarball.ErrCorrupt), errors.Is(err, tarball.ErrTooLarge):
+		code = errgrpc.ErrCorrupt
+	}
+	return fmt.Errorf("%w: %w", code, err)
+}
+
 // storedSide is the backup. Without a manifest that fits its tarball is copied into the work dir, in pieces.
 func (k *Kind) storedSide(ctx context.Context, store objectstore.Reader, backup string) (*difference.Side, error) {
 	source, err := tarball.Open(ctx, store, backup, k.WorkDir, tarball.Limits{})
-	if errors.Is(err, objectstore.ErrNotFound) {
-		return nil, fmt.Errorf("%w: %w", errgrpc.ErrNotFound, err)
-	}
 	if err != nil {
 		return nil, err
 	}

@@ -19,6 +19,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
 	"github.com/holdfast-io/holdfast/pkg/layout"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
 	"github.com/holdfast-io/holdfast/pkg/spec/selection"
 	manifestv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/manifest/v1"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/cut"
@@ -140,9 +142,15 @@ func TestABackupIsNotComparedWithoutItsObjects(t *testing.T) {
 	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
 	_, err = w.diffCluster(t, b, difference.Comparison{Kinds: []string{"unheard"}})
 	require.ErrorIs(t, err, errgrpc.ErrNotFound)
-	for _, key := range w.store.Keys() {
-		require.NoError(t, w.store.Delete(t.Context(), key))
-	}
+	w.store.Inject(func(memstore.Op, string) error { return objectstore.ErrAccess })
+	_, err = w.diffCluster(t, b, difference.Comparison{})
+	require.ErrorIs(t, err, errgrpc.ErrUnavailable)
+	w.store.Inject(nil)
+	require.NoError(t, w.store.Delete(t.Context(), layout.BackupManifest("b1")))
+	w.store.Set(layout.BackupTarball("b1"), []byte("no tarball"))
+	_, err = w.diffCluster(t, b, difference.Comparison{})
+	require.ErrorIs(t, err, errgrpc.ErrCorrupt)
+	require.NoError(t, w.store.Delete(t.Context(), layout.BackupTarball("b1")))
 	_, err = w.diffCluster(t, b, difference.Comparison{})
 	require.ErrorIs(t, err, errgrpc.ErrNotFound)
 }

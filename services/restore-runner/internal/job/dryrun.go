@@ -49,7 +49,8 @@ func (k *Kind) PlanRestore(ctx context.Context, req *PlanRequest) (*PlannedResto
 		return nil, err
 	}
 	defer k.planning.Release(1)
-	return k.runDryRun(ctx, req)
+	planned, err := k.runDryRun(ctx, req)
+	return planned, codedError(err)
 }
 
 // runDryRun is PlanRestore within the bound of dry runs.

@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/archive/storedplan"
+	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
 	"github.com/holdfast-io/holdfast/pkg/job/validate"
 	"github.com/holdfast-io/holdfast/pkg/layout"
@@ -132,6 +133,9 @@ func TestAPlanThatDoesNotFitIsRefused(t *testing.T) {
 		"another annotation": func(r *velerov1.Restore) { r.Annotations[holdfast.AnnotationPreserveAddresses] = "true" },
 		"expired":            nil,
 		"no such plan":       func(r *velerov1.Restore) { r.Annotations[holdfast.AnnotationPlan] = "another" },
+		"another, strictly": func(r *velerov1.Restore) {
+			r.Spec.ExistingResourcePolicy, r.Annotations[holdfast.AnnotationPlanStrict] = velerov1.PolicyTypeUpdate, "true"
+		},
 	} {
 		b := newPlanBench(t)
 		if change == nil {
@@ -148,7 +152,7 @@ func TestAPlanThatDoesNotFitIsRefused(t *testing.T) {
 		require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
 		r := b.getRestore(t)
 		require.Equal(t, velerov1.RestorePhaseFailedValidation, r.Status.Phase, name)
-		require.Contains(t, r.Status.ValidationErrors[0], holdfast.AnnotationPlan, name)
+		require.Contains(t, r.Status.ValidationErrors[0], holdfast.AnnotationPlan+"]", name)
 		require.Equal(t, before, b.cluster.Content(), name)
 	}
 }
@@ -161,6 +165,21 @@ func TestAPlanForALocationThatIsReadOnlyIsShownAndNotStored(t *testing.T) {
 	require.ErrorIs(t, planned.Unstored, objectstore.ErrReadOnly)
 	require.Len(t, rows, 4)
 	require.Equal(t, keys, b.store.Keys())
+}
+
+// Who asks for a plan is told why there is none: the text of an error without a code is withheld.
+func TestADryRunOfABackupThatCannotBeReadSaysSo(t *testing.T) {
+	for text, lose := range map[string]func(*bench){
+		"cannot be read": func(b *bench) { b.store.Set(layout.BackupTarball("b"), []byte("no tarball")) },
+		"not found":      func(b *bench) { require.NoError(t, b.store.Delete(t.Context(), layout.BackupTarball("b"))) },
+	} {
+		b := newPlanBench(t)
+		lose(b)
+		_, err := job.New(b.config.Config).PlanRestore(t.Context(), &job.PlanRequest{Restore: newPlannedRestore("")})
+		status, withheld := errgrpc.Status(err)
+		require.False(t, withheld, text)
+		require.Contains(t, status.Message(), text)
+	}
 }
 
 func TestADryRunOfASpecThatIsRefusedNamesTheField(t *testing.T) {

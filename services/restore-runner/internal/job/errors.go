@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
 	"github.com/holdfast-io/holdfast/pkg/archive/tarball"
+	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/job/journal"
 	"github.com/holdfast-io/holdfast/pkg/job/mark"
@@ -64,6 +65,18 @@ func isDamaged(err error) bool {
 		}
 	}
 	return false
+}
+
+// codedError gives an error of a dry run the code that callers see.
+func codedError(err error) error {
+	var damage *damageError
+	switch {
+	case errors.As(err, &damage):
+		return fmt.Errorf("%w: %w", errgrpc.ErrCorrupt, err)
+	case isFatal(err):
+		return fmt.Errorf("%w: %w", errgrpc.ErrPrecondition, err)
+	}
+	return err
 }
 
 // isTransientServerError reports that a failure of the API server, or of what is reached over the network, may

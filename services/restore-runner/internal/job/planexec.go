@@ -34,15 +34,19 @@ func (p *restorePlanner) followPlan(ctx context.Context, made *plan.Plan) error 
 	if err == nil {
 		err = p.expectRows(ctx, id, made)
 	}
-	misfit := errors.Is(err, storedplan.ErrNotFound) || errors.Is(err, storedplan.ErrCorrupt) || errors.Is(err, errOtherRestore) || errors.Is(err, errExpired)
 	switch {
-	case !misfit:
+	case !isMisfit(err):
 		return err
 	case p.in.records.head.Planned != nil:
 		p.in.recorder.Warn(outcome.General, fmt.Sprintf("outcomes are no longer compared with plan %s: %v", id, err))
 		return nil
 	}
 	return &unselectedError{[]string{fmt.Sprintf("metadata.annotations[%s]: %v", holdfast.AnnotationPlan, err)}}
+}
+
+// isMisfit reports that a plan is none to execute.
+func isMisfit(err error) bool {
+	return errors.Is(err, storedplan.ErrNotFound) || errors.Is(err, storedplan.ErrCorrupt) || errors.Is(err, errOtherRestore) || errors.Is(err, errExpired)
 }
 
 // errOtherRestore means that a plan is none for the restore that names it.

@@ -20,14 +20,17 @@ func (a *restoreAttempt) checkStrictly(ctx context.Context) error {
 		return nil
 	}
 	header, err := storedplan.ReadHeader(ctx, a.inputs.store, id)
-	if errors.Is(err, storedplan.ErrNotFound) || errors.Is(err, storedplan.ErrCorrupt) {
+	if err == nil {
+		err = (&restorePlanner{in: a.inputs}).checkPlanned(ctx, header)
+	}
+	var found *storedplan.Differences
+	if err == nil {
+		found, err = a.comparePlans(ctx, header)
+	}
+	switch {
+	case isMisfit(err):
 		return nil // which followPlan reports
-	}
-	if err != nil {
-		return err
-	}
-	found, err := a.comparePlans(ctx, header)
-	if err != nil || found.Total() == 0 {
+	case err != nil || found.Total() == 0:
 		return err
 	}
 	summary := fmt.Sprintf("metadata.annotations[%s]: %d objects differ from plan %s", holdfast.AnnotationPlanStrict, found.Total(), id)
