@@ -142,7 +142,8 @@ func TestValuesOfVelerosChartReachTheServices(t *testing.T) {
 	all := serviceDeployments(t, objects)
 	for service, flags := range map[string][]string{
 		"manifest-indexer": {"--backup-sync-period=2m", "--store-validation-frequency=30s"}, "deletion": {"--garbage-collection-frequency=30m"},
-		"restore-runner": {"--terminating-resource-timeout=20m"}, "backup-runner": {"--features=EnableCSI", "--log-format=json"},
+		"queue-scheduler": {"--default-volumes-to-fs-backup=true"},
+		"restore-runner":  {"--terminating-resource-timeout=20m"}, "backup-runner": {"--features=EnableCSI", "--log-format=json"},
 	} {
 		require.Subset(t, all[service].Spec.Template.Spec.Containers[0].Args, flags, service)
 	}

@@ -31,7 +31,7 @@ func (v *Validator) fillDefaults(b *velerov1.Backup) {
 		spec.DefaultVolumesToFsBackup = spec.DefaultVolumesToRestic
 	}
 	if spec.DefaultVolumesToFsBackup == nil {
-		spec.DefaultVolumesToFsBackup = ptr.To(false)
+		spec.DefaultVolumesToFsBackup = ptr.To(v.Defaults.VolumesToFsBackup)
 	}
 	if spec.SnapshotMoveData == nil {
 		spec.SnapshotMoveData = ptr.To(false)

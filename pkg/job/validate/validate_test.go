@@ -63,6 +63,25 @@ func newBackup(spec velerov1.BackupSpec) *velerov1.Backup {
 	return &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "b", UID: "u"}, Spec: spec}
 }
 
+// A backup that says whether its volumes are taken by file-system backup has its way.
+func TestTheServersDefaultOfFileSystemBackups(t *testing.T) {
+	v := newValidator(t, newStorageLocation("main", isDefault))
+	v.Defaults.VolumesToFsBackup = true
+	for name, tc := range map[string]struct {
+		spec velerov1.BackupSpec
+		want bool
+	}{
+		"silent": {velerov1.BackupSpec{}, true}, "on": {velerov1.BackupSpec{DefaultVolumesToFsBackup: ptr.To(true)}, true},
+		"off": {velerov1.BackupSpec{DefaultVolumesToFsBackup: ptr.To(false)}, false},
+	} {
+		b := newBackup(tc.spec)
+		problems, err := v.Backup(t.Context(), b)
+		require.NoError(t, err)
+		require.Empty(t, problems)
+		require.Equal(t, ptr.To(tc.want), b.Spec.DefaultVolumesToFsBackup, name)
+	}
+}
+
 // What Velero's server writes back on a backup with an empty spec.
 func TestBackupIsCompletedAsVeleroDoes(t *testing.T) {
 	v := newValidator(t, newStorageLocation("main", isDefault), newNamespace("kept", nil), newNamespace("secret", map[string]string{"velero.io/exclude-from-backup": "true"}))

@@ -27,6 +27,8 @@ type Defaults struct {
 	Location             string // used where no location is marked as the default
 	// SnapshotLocations names the location to use of a provider that has several.
 	SnapshotLocations map[string]string
+	// VolumesToFsBackup is spec.defaultVolumesToFsBackup.
+	VolumesToFsBackup bool
 }
 
 // Locations reads backup storage locations; location.Opener is one.

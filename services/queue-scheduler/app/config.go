@@ -44,6 +44,8 @@ type Config struct {
 	// DefaultSnapshotLocations names the volume snapshot location of providers that have several,
 	// as "provider:name".
 	DefaultSnapshotLocations []string
+	// DefaultVolumesToFsBackup is the defaultVolumesToFsBackup of backups that do not set it.
+	DefaultVolumesToFsBackup bool
 	// ResourceTimeout is noted on every backup, for plugins to read.
 	ResourceTimeout time.Duration
 	// DutyTimeout is after how long without a sign of life another replica makes the passes; a
@@ -65,6 +67,7 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&c.DefaultItemOperationTimeout, "default-item-operation-timeout", 4*time.Hour, "longest time of asynchronous operations where none is named")
 	fs.StringVar(&c.DefaultLocation, "default-backup-storage-location", "default", "location used when none is marked as the default")
 	fs.StringSliceVar(&c.DefaultSnapshotLocations, "default-volume-snapshot-locations", nil, "volume snapshot locations used of providers that have several, provider:name, separated by commas")
+	fs.BoolVar(&c.DefaultVolumesToFsBackup, "default-volumes-to-fs-backup", false, "take all volumes of Pods by file-system backup, where the backup does not say")
 	fs.DurationVar(&c.ResourceTimeout, "resource-timeout", 10*time.Minute, "longest time plugins may wait for a resource; noted on every backup")
 	fs.DurationVar(&c.DutyTimeout, "duty-timeout", 15*time.Second, "silence after which another replica takes over admission and schedules, at least 1s")
 	c.CancelConfig.bindFlags(fs)

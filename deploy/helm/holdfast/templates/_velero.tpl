@@ -11,6 +11,7 @@ defaultBackupStorageLocation: {default-backup-storage-location: [manifest-indexe
 defaultBackupTTL: {default-backup-ttl: [queue-scheduler]}
 defaultItemOperationTimeout: {default-item-operation-timeout: [queue-scheduler]}
 defaultVolumeSnapshotLocations: {default-volume-snapshot-locations: [queue-scheduler]}
+defaultVolumesToFsBackup: {default-volumes-to-fs-backup: [queue-scheduler]}
 concurrentBackups: {concurrent-backups: [queue-scheduler]}
 scheduleSkipImmediately: {schedule-skip-immediately: [queue-scheduler]}
 resourceTimeout: {resource-timeout: [queue-scheduler, restore-runner]}
@@ -45,7 +46,6 @@ logFormat: {log-format: ["*"]}
 {{/* From a path to the reason why it is refused when it is set to something that is not empty, false or zero. */}}
 {{- define "holdfast.velero.refused" -}}
 deployRestic: "volumes are stored with kopia"
-configuration.defaultVolumesToFsBackup: "set spec.defaultVolumesToFsBackup in each Backup, and template.defaultVolumesToFsBackup in each Schedule"
 configuration.defaultVolumesToRestic: "volumes are stored with kopia"
 configuration.defaultSnapshotMoveData: "there is no data mover yet; every backup would be refused"
 configuration.restoreOnlyMode: "set accessMode: ReadOnly on the locations"
