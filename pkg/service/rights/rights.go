@@ -169,8 +169,14 @@ func moverRules() Rules {
 			veleroRule([]string{"podvolumebackups", "podvolumerestores", "datauploads", "datadownloads"}, "get", "list", "watch", "patch"),
 			veleroRule([]string{"backuprepositories"}, "get", "list", "watch", "create", "patch", "delete"),
 			policyRule("", "pods", "list", "watch", "create", "delete"), policyRule("", "pods/log", "get"), policyRule("", "secrets", "create", "delete"),
+			veleroRule([]string{"restores"}, "get"), policyRule("", "persistentvolumeclaims", "list", "watch", "create", "delete"),
+			snapshotRule([]string{"volumesnapshots"}, "create"),
 		}),
-		Cluster: []rbacv1.PolicyRule{policyRuleFor("", []string{"pods", "persistentvolumes", "persistentvolumeclaims", "namespaces"}, "get")},
+		Cluster: []rbacv1.PolicyRule{
+			policyRuleFor("", []string{"pods", "persistentvolumes", "persistentvolumeclaims", "namespaces"}, "get"),
+			policyRule("", "pods", "list"), policyRuleFor("", []string{"persistentvolumes", "persistentvolumeclaims"}, "patch"), policyRule("storage.k8s.io", "storageclasses", "get"),
+			snapshotRule([]string{"volumesnapshots"}, "get", "delete"), snapshotRule([]string{"volumesnapshotcontents"}, "get", "list", "create", "patch", "delete"),
+		},
 	}
 }
 

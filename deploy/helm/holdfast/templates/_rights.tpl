@@ -153,10 +153,18 @@ exactly these. namespaced rules hold in the release's namespace, cluster rules e
 - {apiGroups: [""], resources: [pods], verbs: [list, watch, create, delete]}
 - {apiGroups: [""], resources: [pods/log], verbs: [get]}
 - {apiGroups: [""], resources: [secrets], verbs: [create, delete]}
+- {apiGroups: [velero.io], resources: [restores], verbs: [get]}
+- {apiGroups: [""], resources: [persistentvolumeclaims], verbs: [list, watch, create, delete]}
+- {apiGroups: [snapshot.storage.k8s.io], resources: [volumesnapshots], verbs: [create]}
 {{- end -}}
 
 {{- define "holdfast.rights.cluster.volume-mover" -}}
 - {apiGroups: [""], resources: [pods, persistentvolumes, persistentvolumeclaims, namespaces], verbs: [get]}
+- {apiGroups: [""], resources: [pods], verbs: [list]}
+- {apiGroups: [""], resources: [persistentvolumes, persistentvolumeclaims], verbs: [patch]}
+- {apiGroups: [storage.k8s.io], resources: [storageclasses], verbs: [get]}
+- {apiGroups: [snapshot.storage.k8s.io], resources: [volumesnapshots], verbs: [get, delete]}
+- {apiGroups: [snapshot.storage.k8s.io], resources: [volumesnapshotcontents], verbs: [get, list, create, patch, delete]}
 {{- end -}}
 
 {{/* What a service that asks the API server who calls it needs. */}}

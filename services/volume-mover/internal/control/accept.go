@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/apis/velero/v2alpha1"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/services/volume-mover/internal/moverpod"
 )
@@ -104,6 +105,8 @@ func (c *Controller) findPlace(ctx context.Context, v view) (placement, error) {
 		return placement{ready: true, node: r.Spec.Node}, nil
 	case *velerov1.PodVolumeRestore:
 		return c.findWaitingPod(ctx, v)
+	case *v2alpha1.DataUpload:
+		return c.findReadySnapshot(ctx, r)
 	}
 	return placement{}, errNotServed
 }

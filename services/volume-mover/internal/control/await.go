@@ -7,6 +7,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/holdfast-io/holdfast/services/volume-mover/internal/outcome"
 )
 
 // retryPatience is how long after the creation of a Pod the kubelet may try again what failed: a registry or
@@ -25,6 +27,9 @@ func (c *Controller) awaitMover(ctx context.Context, v view, pod *corev1.Pod) (t
 		return 0, c.failRequest(ctx, v, "the mover Pod cannot start: %s", reason)
 	}
 	left := c.prepareTime(v)
+	if !v.isPreparing() { // it takes the place of one that ran
+		left = c.PrepareTimeout - c.Clock.Since(pod.CreationTimestamp.Time)
+	}
 	if left > 0 {
 		return min(left, patience), nil
 	}
@@ -62,9 +67,31 @@ func isRejected(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodFailed && strings.HasPrefix(pod.Status.Reason, "OutOf") && len(pod.Status.ContainerStatuses) == 0
 }
 
-// replaceMover removes a mover Pod that its node rejected, so that another one is made, until the mover has had its time.
+// signalled is the least exit code of a container that a signal ended.
+const signalled = 128
+
+// hasPassed reports whether the mover of a snapshot ended for a reason that its successor need not meet: it was told to
+// stop, or its node ended it. One that was killed for no known reason counts until movers have had their time to
+// start. The snapshot is as it was, and an upload goes on from its last checkpoint.
+func (c *Controller) hasPassed(v view, pod *corev1.Pod) bool {
+	if v.kind != kindUpload || !hasEnded(pod) {
+		return false
+	}
+	result, _ := readTermination(pod)
+	t := terminationOf(pod)
+	switch {
+	case result != nil:
+		return result.Phase == outcome.Canceled
+	case pod.Status.Reason != "":
+		return true
+	}
+	return t != nil && t.ExitCode >= signalled && t.Reason != "OOMKilled" && c.prepareTime(v) > retryInterval
+}
+
+// replaceMover removes a mover Pod that its node rejected or ended, so that another one is made. A mover that never began
+// has had its time then.
 func (c *Controller) replaceMover(ctx context.Context, v view, pod *corev1.Pod) (time.Duration, error) {
-	if c.prepareTime(v) <= retryInterval {
+	if isRejected(pod) && c.prepareTime(v) <= retryInterval {
 		return 0, c.failRequest(ctx, v, "node %s had no room for the mover Pod in %s: %s: %s", pod.Spec.NodeName, c.PrepareTimeout, pod.Status.Reason, pod.Status.Message)
 	}
 	created := pod.CreationTimestamp.Time

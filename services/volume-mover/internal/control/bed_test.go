@@ -43,6 +43,7 @@ type bed struct {
 
 	refuse func(client.Object) error // creates
 	log    string                    // of movers
+	stamps bool                      // new objects have the time of their creation
 
 	mu     sync.Mutex
 	events []string
@@ -87,6 +88,9 @@ func newBed(t *testing.T, objects ...client.Object) *bed {
 			}
 			if o.GetUID() == "" {
 				o.SetUID(types.UID(o.GetName() + "-uid"))
+			}
+			if b.stamps && o.GetCreationTimestamp().Time.IsZero() {
+				o.SetCreationTimestamp(metav1.NewTime(b.clock.Now()))
 			}
 			return w.Create(ctx, o, opts...)
 		},

@@ -30,6 +30,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/apis/velero/v2alpha1"
+	"github.com/holdfast-io/holdfast/pkg/extension/csisnapshot"
 	"github.com/holdfast-io/holdfast/services/volume-mover/internal/moverpod"
 )
 
@@ -73,7 +74,8 @@ type Config struct {
 // Controller serves requests. Only one of them may run at a time, since it counts the movers.
 type Controller struct {
 	Config
-	slots *slotTable
+	slots     *slotTable
+	snapshots csisnapshot.API
 	// woken are requests of each kind that may go on.
 	woken map[string]chan event.GenericEvent
 }
@@ -84,7 +86,10 @@ func New(c Config) *Controller {
 	for _, kind := range requestKinds() {
 		woken[viewOf(kind).kind] = make(chan event.GenericEvent, c.Total)
 	}
-	return &Controller{Config: c, slots: newSlots(c.PerNode, c.Total), woken: woken}
+	return &Controller{
+		Config: c, slots: newSlots(c.PerNode, c.Total), woken: woken,
+		snapshots: csisnapshot.API{Reader: c.Reader, Client: c.Client, Clock: c.Clock, Log: c.Log},
+	}
 }
 
 // releaseSlot gives the slot of a request back, and wakes the one that waits for it. One that cannot be told
@@ -107,6 +112,9 @@ func (c *Controller) Run(ctx context.Context, objects cache.Cache) error {
 	}
 	if err := c.countMovers(ctx); err != nil {
 		return err
+	}
+	if err := c.RemoveOrphans(ctx); err != nil {
+		c.Log.WarnContext(ctx, "Failed to remove VolumeSnapshotContents of DataUploads that are gone; will retry when the service starts", "error", err)
 	}
 	if err := c.ensurePassword(ctx); err != nil {
 		c.Log.WarnContext(ctx, "Failed to look after the password of the repositories; will retry with the first request", "error", err)

@@ -10,9 +10,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/apis/velero/v2alpha1"
 	"github.com/holdfast-io/holdfast/services/volume-mover/internal/moverpod"
 	"github.com/holdfast-io/holdfast/services/volume-mover/internal/outcome"
 )
@@ -35,11 +37,22 @@ func (c *Controller) followMover(ctx context.Context, v view, pod *corev1.Pod) (
 	if *v.phase == velerov1.PodVolumePhaseInProgress { // a mover that has just begun has nothing to say
 		progress = c.readLog(ctx, pod).Progress
 	}
+	if v.kind == kindUpload && v.isPreparing() { // its claim is bound
+		claim := &corev1.PersistentVolumeClaim{}
+		err := c.Reader.Get(ctx, client.ObjectKeyFromObject(v), claim)
+		if err == nil {
+			err = c.disposeVolume(ctx, claim)
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
 	now := metav1.NewTime(c.Clock.Now())
 	_, err := c.writeStatus(ctx, v, func(f view) {
 		if f.isPreparing() {
 			*f.phase, *f.started = velerov1.PodVolumePhaseInProgress, &now
 		}
+		f.setNode(pod.Spec.NodeName)
 		if progress != nil {
 			*f.progress = velerov1.DataMoveOperationProgress{BytesDone: progress.BytesDone, TotalBytes: progress.BytesTotal}
 		}
@@ -90,8 +103,12 @@ func (c *Controller) finishTransfer(ctx context.Context, v view, pod *corev1.Pod
 		if result.Phase == outcome.Completed || result.Phase == outcome.PartiallyFailed {
 			*f.progress = velerov1.DataMoveOperationProgress{BytesDone: result.Bytes, TotalBytes: result.Bytes}
 		}
-		if b, ok := f.Object.(*velerov1.PodVolumeBackup); ok {
-			b.Status.SnapshotID, b.Status.IncrementalBytes, b.Status.Path = result.SnapshotID, result.IncrementalBytes, volumePath
+		f.setNode(pod.Spec.NodeName)
+		switch r := f.Object.(type) {
+		case *velerov1.PodVolumeBackup:
+			r.Status.SnapshotID, r.Status.IncrementalBytes, r.Status.Path = result.SnapshotID, result.IncrementalBytes, volumePath
+		case *v2alpha1.DataUpload:
+			r.Status.SnapshotID, r.Status.IncrementalBytes, r.Status.Path = result.SnapshotID, result.IncrementalBytes, volumePath
 		}
 	})
 }
@@ -100,7 +117,7 @@ func (c *Controller) finishTransfer(ctx context.Context, v view, pod *corev1.Pod
 // failed, though it may have a snapshot.
 func endPhase(v view, result *outcome.Result) (velerov1.PodVolumePhase, string) {
 	switch {
-	case result.Phase == outcome.Completed && (v.mover == moverpod.ValueRestore || result.SnapshotID != ""):
+	case result.Phase == outcome.Completed && (v.kind == kindRestore || v.kind == kindDownload || result.SnapshotID != ""):
 		return velerov1.PodVolumePhaseCompleted, ""
 	case result.Phase == outcome.Canceled && v.cancel:
 		return velerov1.PodVolumePhaseCanceled, result.Message

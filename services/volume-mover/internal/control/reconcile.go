@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/apis/velero/v2alpha1"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/services/volume-mover/internal/moverpod"
 )
@@ -43,7 +44,10 @@ func (c *Controller) Reconcile(ctx context.Context, kind client.Object, name typ
 	switch {
 	case apierrors.IsNotFound(err):
 		c.releaseSlot(v)
-		return reconcile.Result{}, nil
+		if v.kind == kindUpload {
+			err = c.removeOrphan(ctx, name.Name)
+		}
+		return reconcile.Result{}, client.IgnoreNotFound(err)
 	case err != nil:
 		return reconcile.Result{}, err
 	}
@@ -79,13 +83,13 @@ func (c *Controller) takeStep(ctx context.Context, v view) (time.Duration, error
 		return 0, err
 	case pod != nil && !isMover(pod, v):
 		return 0, c.failRequest(ctx, v, "Pod %s/%s exists and is not its mover; is Velero's node-agent running?", pod.Namespace, pod.Name)
-	case pod != nil && isRejected(pod) && !v.cancel:
+	case pod != nil && (isRejected(pod) || c.hasPassed(v, pod)) && !v.cancel:
 		return c.replaceMover(ctx, v, pod)
 	case pod != nil && (hasEnded(pod) || terminationOf(pod) != nil): // sidecars that were injected may run on
 		return 0, c.finishTransfer(ctx, v, pod)
 	case v.cancel:
 		return c.cancelTransfer(ctx, v, pod)
-	case pod == nil && v.isPreparing():
+	case pod == nil && (v.isPreparing() || v.kind == kindUpload):
 		return c.startMover(ctx, v)
 	case pod == nil:
 		return 0, c.failRequest(ctx, v, "the mover Pod was deleted")
@@ -173,16 +177,19 @@ func (c *Controller) failRequest(ctx context.Context, v view, format string, arg
 // something is left; 0 is never.
 func (c *Controller) removeMover(ctx context.Context, v view) (time.Duration, error) {
 	pod := &corev1.Pod{}
-	if err := c.Client.Get(ctx, client.ObjectKeyFromObject(v), pod); err != nil {
-		return 0, client.IgnoreNotFound(err)
+	err := c.Client.Get(ctx, client.ObjectKeyFromObject(v), pod)
+	if err == nil && isMover(pod, v) {
+		if err = c.removeSecret(ctx, v); err == nil {
+			err = c.deletePod(ctx, pod)
+		}
 	}
-	if !isMover(pod, v) {
-		return 0, nil
-	}
-	if err := c.removeSecret(ctx, v); err != nil {
+	if client.IgnoreNotFound(err) != nil {
 		return 0, err
 	}
-	return 0, c.deletePod(ctx, pod)
+	if r, ok := v.Object.(*v2alpha1.DataUpload); ok {
+		return c.removeUpload(ctx, v, r)
+	}
+	return 0, nil
 }
 
 // deletePod deletes a Pod, unless that was done before.

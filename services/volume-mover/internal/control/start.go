@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/apis/velero/v2alpha1"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/services/volume-mover/internal/moverpod"
 )
@@ -34,7 +35,7 @@ const maxParallel = 64
 
 // startMover makes the mover Pod.
 func (c *Controller) startMover(ctx context.Context, v view) (time.Duration, error) {
-	if c.prepareTime(v) <= 0 {
+	if v.isPreparing() && c.prepareTime(v) <= 0 {
 		return 0, c.failRequest(ctx, v, "the mover Pod could not be made in %s", c.PrepareTimeout)
 	}
 	pod, err := c.planMover(ctx, v)
@@ -48,7 +49,7 @@ func (c *Controller) startMover(ctx context.Context, v view) (time.Duration, err
 	case err != nil:
 		return 0, c.settleError(ctx, v, err)
 	}
-	return c.prepareTime(v), nil
+	return max(c.prepareTime(v), waitInterval), nil
 }
 
 // isOverQuota reports whether a ResourceQuota has no room for an object now.
@@ -79,8 +80,10 @@ func (c *Controller) planMover(ctx context.Context, v view) (*corev1.Pod, error)
 	if c.Movers.Image == "" {
 		return nil, errNoImage
 	}
-	switch v.kind {
-	case kindUpload, kindDownload:
+	switch r := v.Object.(type) {
+	case *v2alpha1.DataUpload:
+		return c.planUpload(ctx, v, r)
+	case *v2alpha1.DataDownload:
 		return nil, errNotServed
 	}
 	pod, err := c.findPod(ctx, v)

@@ -107,6 +107,16 @@ func (v view) moverNode() string {
 	return ""
 }
 
+// setNode notes where its mover runs, of a request for a claim.
+func (v view) setNode(node string) {
+	switch r := v.Object.(type) {
+	case *v2alpha1.DataUpload:
+		r.Status.Node, r.Status.NodeOS = node, "linux"
+	case *v2alpha1.DataDownload:
+		r.Status.Node = node
+	}
+}
+
 func (v view) isNew() bool { return *v.phase == "" || *v.phase == velerov1.PodVolumePhaseNew }
 
 // isPreparing reports whether its mover has yet to run.
