@@ -105,6 +105,18 @@ func (b *bed) restore(t *testing.T, backup, namespace string) map[string]string 
 	for _, r := range requests {
 		require.Equal(t, velerov1.PodVolumePhaseCompleted, r.Status.Phase, r.Status.Message)
 	}
+	var infos []struct {
+		Claim  string                                 `json:"pvcName"`
+		Volume string                                 `json:"pvName"`
+		Pod    struct{ SnapshotHandle, Phase string } `json:"pvrInfo"`
+	}
+	require.NoError(t, json.Unmarshal(b.bucket.ReadZipped(t, layout.RestoreVolumeInfo(namespace)), &infos))
+	require.Len(t, infos, len(requests))
+	for i := range infos {
+		require.Equal(t, "Completed", infos[i].Pod.Phase)
+		require.NotEmpty(t, infos[i].Pod.SnapshotHandle)
+		require.Equal(t, infos[i].Claim == "", infos[i].Volume == "", "the claim of a filled volume is bound")
+	}
 	dirs, err := b.movers.MountVolumes(t.Context(), pod)
 	require.NoError(t, err)
 	return dirs
