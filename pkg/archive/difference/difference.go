@@ -93,7 +93,7 @@ func (c *Comparison) mergeFilter() (f manifest.MergeFilter, err error) {
 			}
 		}
 		if errFrom != nil && errTo != nil {
-			return f, fmt.Errorf("%s %w: %w", c.To.Name, errTo, errgrpc.ErrNotFound)
+			return f, fmt.Errorf("neither %s nor %s holds an object of kind %q: %w", c.From.Name, c.To.Name, name, errgrpc.ErrNotFound)
 		}
 		for _, k := range append(found, others...) {
 			f.Resources = append(f.Resources, k.Resource)

@@ -112,10 +112,13 @@ func (k *Kind) liveSide(ctx context.Context, b *velerov1.Backup, run *ClusterDif
 		return nil, err
 	}
 	run.Messages(found.Gaps)
-	run.IsUnread = func(item *manifest.Item) bool {
-		gr := schema.ParseGroupResource(item.GroupResource())
+	isUnread := func(gr schema.GroupResource) bool {
 		_, served := cfg.Catalog.Lookup(gr)
 		return found.Unlisted[gr] || !served && plan.Silent(cfg.Catalog, gr.Group)
+	}
+	run.IsUnread = func(item *manifest.Item) bool { // definitions come with their objects
+		gr := schema.GroupResource{Group: item.Group, Resource: item.Resource}
+		return isUnread(gr) || gr == plan.Definitions && isUnread(schema.ParseGroupResource(item.Name))
 	}
 	sealed, err := objects.Seal()
 	if err != nil {

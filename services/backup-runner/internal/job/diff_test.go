@@ -116,7 +116,9 @@ func TestObjectsOfASilentGroupAreNotCompared(t *testing.T) {
 	w := newWorld(t)
 	w.ConsistentCut = false // objects and Backups are of different servers here
 	w.api.Serve("example.com/v1", "widgets", "Widget", true)
+	w.api.Serve("apiextensions.k8s.io/v1", "customresourcedefinitions", "CustomResourceDefinition", false)
 	w.api.Add("widgets", kubetest.Object{Namespace: "a", Name: "w1"})
+	w.api.Add("customresourcedefinitions", kubetest.Object{Name: "widgets.example.com"})
 	b := w.admitBackup(t, "b1")
 	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
 	silent := kubetest.New(kubetest.Kind{Version: "v1", Kind: "Namespace", Resource: "namespaces"})
@@ -129,7 +131,7 @@ func TestObjectsOfASilentGroupAreNotCompared(t *testing.T) {
 	require.NoError(t, err)
 	found, err := w.diffCluster(t, b, difference.Comparison{})
 	require.NoError(t, err)
-	require.Equal(t, "+0 -50 ~0 =1", found.counts)
+	require.Equal(t, "+0 -50 ~0 =1", found.counts, "nor are their definitions")
 	require.Len(t, found.messages, 1)
 	require.Contains(t, found.messages[0], "API group example.com/v1 does not answer")
 }
@@ -142,6 +144,7 @@ func TestABackupIsNotComparedWithoutItsObjects(t *testing.T) {
 	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
 	_, err = w.diffCluster(t, b, difference.Comparison{Kinds: []string{"unheard"}})
 	require.ErrorIs(t, err, errgrpc.ErrNotFound)
+	require.ErrorContains(t, err, `neither backup "b1" nor the cluster holds an object of kind "unheard"`)
 	w.store.Inject(func(memstore.Op, string) error { return objectstore.ErrAccess })
 	_, err = w.diffCluster(t, b, difference.Comparison{})
 	require.ErrorIs(t, err, errgrpc.ErrUnavailable)

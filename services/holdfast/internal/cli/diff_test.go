@@ -113,7 +113,7 @@ func (d *diffs) ListRelated(req *manifestv1.ListRelatedRequest, stream grpc.Serv
 func TestDiffOfBackups(t *testing.T) {
 	var got strings.Builder
 	for _, line := range []string{
-		"diff done", "diff done partly", "diff done partly --name-only", "diff done partly -o json", "diff done partly -o jsonpath={.differences[*].name}", "diff done done", "diff done done -o yaml",
+		"diff", "diff done", "diff done partly", "diff done partly --name-only", "diff done partly -o json", "diff done partly -o jsonpath={.differences[*].name}", "diff done done", "diff done done -o yaml",
 		"diff done --cluster", "diff done --cluster --name-only -o json", "diff older --cluster", "diff absent --cluster", "diff done --cluster --kind ing", "diff done partly --cluster", "diff done --cluster --backup-address nowhere",
 		"diff done absent", "diff done partly --kind ing", "diff done partly -o name", "diff done partly --manifest-address nowhere",
 		"related done", "related done web", "related done deploy/web -n shop", "related done deploy/web -n shop -o json", "related done deploy/web --children=false", "related done deploy/web --children=false --dependencies=false",

@@ -54,6 +54,9 @@ or where nothing differs in what could be read of the cluster.`,
   holdfast backup diff nightly-1 nightly-2 --name-only
   holdfast backup diff nightly-2 --cluster -n shop`,
 		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 && !o.Cluster {
+				return troubleError(errors.New("name a second backup, or give --cluster"))
+			}
 			return troubleError(cobra.ExactArgs(o.countNames())(cmd, args))
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
