@@ -154,7 +154,7 @@ func (c *countedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// eachLine returns nil at the end or when yield stops.
+// eachLine returns nil at the end or when yield stops. A member is read to its checksum before a line of it is yielded.
 func eachLine(in *countedReader, yield func([]byte, error) bool) error {
 	fail := func(err error) error {
 		if in.err != nil { // the source's, not the content's
@@ -162,35 +162,31 @@ func eachLine(in *countedReader, yield func([]byte, error) bool) error {
 		}
 		return fmt.Errorf("%w: %w", ErrCorrupt, noEOF(err))
 	}
-	zip, err := gzip.NewReader(bufio.NewReaderSize(in, 64<<10))
+	packed := bufio.NewReaderSize(in, 64<<10)
+	zip, err := gzip.NewReader(packed)
 	if err != nil {
 		return fail(err)
 	}
-	text := bufio.NewReaderSize(zip, 64<<10)
-	var long []byte
+	var member bytes.Buffer
 	for {
-		line, err := text.ReadSlice('\n')
-		if errors.Is(err, bufio.ErrBufferFull) {
-			if long = append(long, line...); len(long) > maxLineBytes {
-				return fmt.Errorf("%w: line of more than %d bytes", ErrCorrupt, maxLineBytes)
-			}
-			continue
-		}
-		if err != nil && !errors.Is(err, io.EOF) {
+		zip.Multistream(false)
+		member.Reset()
+		if _, err := member.ReadFrom(io.LimitReader(zip, maxMemberBytes+1)); err != nil {
 			return fail(err)
 		}
-		ended := err != nil
-		if len(long) > 0 {
-			line = append(long, line...)
-			long = line[:0]
+		if member.Len() > maxMemberBytes {
+			return fmt.Errorf("%w: block of more than %d bytes", ErrCorrupt, maxMemberBytes)
 		}
-		line = bytes.TrimSuffix(bytes.TrimSuffix(line, []byte("\n")), []byte(","))
-		if len(line) > 0 && !yield(line, nil) {
-			in.ended = false
-			return nil
+		for line := range bytes.SplitSeq(member.Bytes(), []byte("\n")) {
+			if line = bytes.TrimSuffix(line, []byte(",")); len(line) > 0 && !yield(line, nil) {
+				in.ended = false
+				return nil
+			}
 		}
-		if ended {
+		if err := zip.Reset(packed); errors.Is(err, io.EOF) {
 			return nil
+		} else if err != nil {
+			return fail(err)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"reflect"
 	"runtime"
 	"slices"
 	"strings"
@@ -426,6 +427,35 @@ func TestReadingAHundredThousandItems(t *testing.T) {
 	require.NoError(t, err)
 	require.LessOrEqual(t, src.reads, 4)
 	require.EqualValues(t, 7777700, it.Offset)
+}
+
+// Damage inside a block is found before anything of the block is read, also by who stops early.
+func TestNothingOfADamagedBlockIsRead(t *testing.T) {
+	t.Parallel()
+	whole := writeManifest(t, sampleObjects(1200))
+	first := func(data []byte) (items []manifest.Item, err error) {
+		r, err := manifest.Open(t.Context(), &memory{data: data}, int64(len(data)))
+		if err != nil {
+			return nil, err
+		}
+		for item, err := range r.Items(t.Context(), manifest.Filter{}) {
+			if err != nil {
+				return items, err
+			}
+			if items = append(items, item); len(items) == 700 {
+				break
+			}
+		}
+		return items, nil
+	}
+	want, err := first(whole)
+	require.NoError(t, err)
+	for at := 0; at < len(whole); at += 11 {
+		damaged := bytes.Clone(whole)
+		damaged[at] ^= 1 << (at % 8)
+		got, err := first(damaged)
+		require.True(t, len(got) == 0 && errors.Is(err, manifest.ErrCorrupt) || err == nil && reflect.DeepEqual(want, got), "byte %d: %d items, %v", at, len(got), err)
+	}
 }
 
 func TestKeys(t *testing.T) {

@@ -22,10 +22,10 @@ const (
 	// memory: those of 50 million items.
 	maxDirectoryBytes = 8 << 20
 	maxDirectory      = 48 << 20
-	// maxLineBytes bounds the line of an item, maxItem what it takes in memory: an API server
-	// stores no larger object.
-	maxLineBytes = 8 << 20
-	maxItem      = 48 << 20
+	// maxMemberBytes bounds the text of a block, whose last line may be that of the largest item, and maxItem
+	// what an item takes in memory: an API server stores no larger object.
+	maxMemberBytes = 8<<20 + blockBytes
+	maxItem        = 48 << 20
 )
 
 // RangeReader gives byte ranges of the manifest.
