@@ -64,9 +64,6 @@ func (c *Controller) acceptRequest(ctx context.Context, v view) (time.Duration, 
 	return 0, nil // the change comes back by the watch
 }
 
-// errNotServed is why a request of this kind is not begun.
-var errNotServed = &moverpod.RefusalError{Reason: "volume-mover does not serve requests of this kind"}
-
 // queuedMessage is that of a new request which waits for a slot.
 const queuedMessage = "waits for one of the movers that --movers-per-node and --movers allow"
 
@@ -108,7 +105,7 @@ func (c *Controller) findPlace(ctx context.Context, v view) (placement, error) {
 	case *v2alpha1.DataUpload:
 		return c.findReadySnapshot(ctx, r)
 	}
-	return placement{}, errNotServed
+	return c.findTarget(ctx, v)
 }
 
 // findWaitingPod returns the node of the Pod that waits for the data of a restore. It is not ready while the Pod does

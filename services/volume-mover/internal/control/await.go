@@ -70,11 +70,11 @@ func isRejected(pod *corev1.Pod) bool {
 // signalled is the least exit code of a container that a signal ended.
 const signalled = 128
 
-// hasPassed reports whether the mover of a snapshot ended for a reason that its successor need not meet: it was told to
+// hasPassed reports whether the mover of a claim ended for a reason that its successor need not meet: it was told to
 // stop, or its node ended it. One that was killed for no known reason counts until movers have had their time to
-// start. The snapshot is as it was, and an upload goes on from its last checkpoint.
+// start. The snapshot is as it was, and an upload goes on from its last checkpoint; a download writes everything again.
 func (c *Controller) hasPassed(v view, pod *corev1.Pod) bool {
-	if v.kind != kindUpload || !hasEnded(pod) {
+	if !v.isOfClaim() || !hasEnded(pod) {
 		return false
 	}
 	result, _ := readTermination(pod)

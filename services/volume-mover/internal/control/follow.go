@@ -37,7 +37,7 @@ func (c *Controller) followMover(ctx context.Context, v view, pod *corev1.Pod) (
 	if *v.phase == velerov1.PodVolumePhaseInProgress { // a mover that has just begun has nothing to say
 		progress = c.readLog(ctx, pod).Progress
 	}
-	if v.kind == kindUpload && v.isPreparing() { // its claim is bound
+	if v.isOfClaim() && v.isPreparing() { // its claim is bound
 		claim := &corev1.PersistentVolumeClaim{}
 		err := c.Reader.Get(ctx, client.ObjectKeyFromObject(v), claim)
 		if err == nil {
@@ -99,7 +99,7 @@ func (c *Controller) finishTransfer(ctx context.Context, v view, pod *corev1.Pod
 		return err
 	}
 	phase, message := endPhase(v, result)
-	return c.endRequest(ctx, v, phase, message, func(f view) {
+	note := func(f view) {
 		if result.Phase == outcome.Completed || result.Phase == outcome.PartiallyFailed {
 			*f.progress = velerov1.DataMoveOperationProgress{BytesDone: result.Bytes, TotalBytes: result.Bytes}
 		}
@@ -110,7 +110,14 @@ func (c *Controller) finishTransfer(ctx context.Context, v view, pod *corev1.Pod
 		case *v2alpha1.DataUpload:
 			r.Status.SnapshotID, r.Status.IncrementalBytes, r.Status.Path = result.SnapshotID, result.IncrementalBytes, volumePath
 		}
-	})
+	}
+	if v.kind != kindDownload || phase != velerov1.PodVolumePhaseCompleted {
+		return c.endRequest(ctx, v, phase, message, note)
+	}
+	if _, err := c.writeStatus(ctx, v, note); err != nil {
+		return err
+	}
+	return c.keepVolume(ctx, v)
 }
 
 // endPhase is how a request ends by the result of its mover. A transfer that something is missing of has

@@ -83,13 +83,15 @@ func (c *Controller) takeStep(ctx context.Context, v view) (time.Duration, error
 		return 0, err
 	case pod != nil && !isMover(pod, v):
 		return 0, c.failRequest(ctx, v, "Pod %s/%s exists and is not its mover; is Velero's node-agent running?", pod.Namespace, pod.Name)
+	case v.filled != "":
+		return c.bindVolume(ctx, v, pod)
 	case pod != nil && (isRejected(pod) || c.hasPassed(v, pod)) && !v.cancel:
 		return c.replaceMover(ctx, v, pod)
 	case pod != nil && (hasEnded(pod) || terminationOf(pod) != nil): // sidecars that were injected may run on
-		return 0, c.finishTransfer(ctx, v, pod)
+		return bindInterval, c.finishTransfer(ctx, v, pod)
 	case v.cancel:
 		return c.cancelTransfer(ctx, v, pod)
-	case pod == nil && (v.isPreparing() || v.kind == kindUpload):
+	case pod == nil && (v.isPreparing() || v.isOfClaim()):
 		return c.startMover(ctx, v)
 	case pod == nil:
 		return 0, c.failRequest(ctx, v, "the mover Pod was deleted")
@@ -188,6 +190,9 @@ func (c *Controller) removeMover(ctx context.Context, v view) (time.Duration, er
 	}
 	if r, ok := v.Object.(*v2alpha1.DataUpload); ok {
 		return c.removeUpload(ctx, v, r)
+	}
+	if v.kind == kindDownload {
+		return c.removeDownload(ctx, v)
 	}
 	return 0, nil
 }

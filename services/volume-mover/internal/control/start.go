@@ -84,7 +84,7 @@ func (c *Controller) planMover(ctx context.Context, v view) (*corev1.Pod, error)
 	case *v2alpha1.DataUpload:
 		return c.planUpload(ctx, v, r)
 	case *v2alpha1.DataDownload:
-		return nil, errNotServed
+		return c.planDownload(ctx, v, r)
 	}
 	pod, err := c.findPod(ctx, v)
 	switch {

@@ -34,7 +34,9 @@ type view struct {
 	pod    corev1.ObjectReference
 	volume string
 	// claim is the claim of which a snapshot is moved, or that is filled.
-	claim    client.ObjectKey
+	claim client.ObjectKey
+	// filled is the volume that has all data for the claim; empty while none has.
+	filled   string
 	location string
 	// namespace is that of the repository: the one that the volume was backed up in.
 	namespace string
@@ -71,8 +73,8 @@ func viewOf(o client.Object) view {
 		return view{
 			Object: r, kind: kindDownload, mover: moverpod.ValueDownload, claim: client.ObjectKey{Namespace: r.Spec.TargetVolume.Namespace, Name: r.Spec.TargetVolume.PVC},
 			location: r.Spec.BackupStorageLocation, namespace: r.Spec.SourceNamespace, uploader: uploaderKopia, cancel: r.Spec.Cancel, settings: r.Spec.DataMoverConfig,
-			foreign: isForeign(r.Spec.DataMover),
-			phase:   (*velerov1.PodVolumePhase)(&r.Status.Phase), message: &r.Status.Message, progress: &r.Status.Progress,
+			foreign: isForeign(r.Spec.DataMover), filled: r.Spec.TargetVolume.PV,
+			phase: (*velerov1.PodVolumePhase)(&r.Status.Phase), message: &r.Status.Message, progress: &r.Status.Progress,
 			accepted: &r.Status.AcceptedTimestamp, started: &r.Status.StartTimestamp, completed: &r.Status.CompletionTimestamp,
 		}
 	}
@@ -91,6 +93,9 @@ func viewOf(o client.Object) view {
 
 // isForeign reports whether a data mover is none of Velero's own, whose place this service takes.
 func isForeign(mover string) bool { return mover != "" && mover != "velero" }
+
+// isOfClaim reports whether the mover of a request has a volume of its own.
+func (v view) isOfClaim() bool { return v.kind == kindUpload || v.kind == kindDownload }
 
 // requestKey names a request among those of all kinds.
 func (v view) requestKey() string { return v.kind + "/" + v.GetName() }
@@ -132,7 +137,7 @@ func (v view) isFinal() bool {
 // which some clusters allow only to those who may set its finalizers.
 func (v view) ownerReference() metav1.OwnerReference {
 	version := velerov1.GroupVersion
-	if v.kind == kindUpload || v.kind == kindDownload {
+	if v.isOfClaim() {
 		version = v2alpha1.GroupVersion
 	}
 	return metav1.OwnerReference{APIVersion: version.String(), Kind: v.kind, Name: v.GetName(), UID: v.GetUID(), Controller: ptr.To(true)}
