@@ -29,12 +29,12 @@ type mount struct{ path, place string }
 type mounts []mount
 
 // replaceIn returns the arguments with each path of a mount replaced: an argument that is such a path or below it, or the value
-// of a flag that is.
+// of a flag or variable that is.
 func (m mounts) replaceIn(args []string) []string {
 	out := slices.Clone(args)
 	for i, arg := range out {
 		flag, path := "", arg
-		if name, value, ok := strings.Cut(arg, "="); ok && strings.HasPrefix(arg, "-") {
+		if name, value, ok := strings.Cut(arg, "="); ok {
 			flag, path = name+"=", value
 		}
 		for _, mounted := range m {

@@ -78,7 +78,7 @@ func (r *moverPod) runContainer(ctx context.Context) (code int, err error) {
 		return code, nil
 	}
 	process, err := testbed.StartProcess(testbed.ProcessSpec{
-		Name: r.pod.Name, Path: r.movers.binary, Args: places.replaceIn(commandWords(container)), Env: environment(container), LogDir: r.dir,
+		Name: r.pod.Name, Path: r.movers.binary, Args: places.replaceIn(commandWords(container)), Env: places.replaceIn(environment(container)), LogDir: r.dir,
 	})
 	if err != nil {
 		return 0, err

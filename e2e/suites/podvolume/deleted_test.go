@@ -3,6 +3,7 @@ package podvolume
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -51,7 +52,29 @@ func (b *bed) deleted(t *testing.T) {
 	}
 	require.Eventually(t, func() bool { return len(b.requests(t, name)) == 0 }, site.Patience, site.Look, "its requests are gone")
 	require.Len(t, b.requests(t, kept), 2)
+	b.requireMaintained(t, name)
+	for _, p := range stays {
+		require.Empty(t, volumefiles.RestoreSnapshot(t, b.Site, b.bucket, name, p.Status.SnapshotID))
+	}
 	b.requireNoMovers(t)
+}
+
+// requireMaintained has the repository of a namespace be due, and waits until it is maintained.
+func (b *bed) requireMaintained(t *testing.T, namespace string) {
+	t.Helper()
+	r := &velerov1.BackupRepository{ObjectMeta: metav1.ObjectMeta{Namespace: site.Server, Name: namespace + "-default-kopia"}}
+	require.NoError(t, b.Client.Get(t.Context(), client.ObjectKeyFromObject(r), r))
+	require.Nil(t, r.Status.LastMaintenanceTime)
+	r.Spec.MaintenanceFrequency.Duration = time.Second
+	require.NoError(t, b.Client.Update(t.Context(), r))
+	require.Eventually(t, func() bool {
+		require.NoError(t, b.Client.Get(t.Context(), client.ObjectKeyFromObject(r), r))
+		return len(r.Status.RecentMaintenance) > 0
+	}, site.Patience, site.Look, "it is maintained")
+	require.Empty(t, r.Status.RecentMaintenance[0].Message)
+	require.NotNil(t, r.Status.LastMaintenanceTime)
+	r.Spec.MaintenanceFrequency.Duration = time.Hour
+	require.NoError(t, b.Client.Update(t.Context(), r))
 }
 
 // setPassword changes the Secret with the password of the repositories, and returns what it was.

@@ -1,6 +1,6 @@
 // Package control serves the requests to move data of volumes (PodVolumeBackups, PodVolumeRestores, DataUploads
 // and DataDownloads): it starts a mover Pod for each, follows it, and writes down what became of the data. It
-// also has movers remove snapshots.
+// also has movers remove snapshots, and maintain repositories.
 //
 // All state is in the requests and the Pods. Each step is decided from both as the API server has them and
 // can be taken again, so that a successor goes on where a controller was killed.

@@ -59,7 +59,7 @@ func Run(ctx context.Context, r *repository.Repository, s Spec) outcome.Result {
 	l, err := acquireLease(ctx, s.Location, s.Namespace, s.Holder, s.Clock)
 	var held *heldError
 	switch {
-	case errors.As(err, &held):
+	case errors.As(err, &held) && held.Holder != s.Holder: // an own run that was killed is no maintenance
 		return outcome.Result{Phase: outcome.Completed, Message: held.Error()}
 	case err != nil:
 		return failed(fmt.Errorf("lease: %w", err))

@@ -243,6 +243,7 @@ func TestOneHolderAtATime(t *testing.T) {
 	b.store.Inject(nil)
 	b.clock.Step(39 * time.Minute)
 	require.Contains(t, b.maintain(other).Message, "was killed")
+	require.Equal(t, outcome.Failed, b.maintain().Phase, "its own runs do not end well meanwhile")
 	b.clock.Step(2 * time.Minute)
 	result := b.maintain(other)
 	require.Equal(t, outcome.Result{Phase: outcome.Completed}, result, "the runs of the one that was killed are no other program's")

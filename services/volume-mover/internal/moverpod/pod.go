@@ -71,7 +71,7 @@ type Mover struct {
 	Nodes *corev1.NodeSelector
 	// ReadOnly has the volume be mounted for reading.
 	ReadOnly bool
-	// Args are those of Upload, Restore or Forget.
+	// Args are those of Upload, Restore, Forget or Maintain.
 	Args []string
 }
 
