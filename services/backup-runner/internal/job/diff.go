@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/archive/part"
 	"github.com/holdfast-io/holdfast/pkg/archive/tarball"
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
+	"github.com/holdfast-io/holdfast/pkg/kube/resource"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/pkg/spec/selection"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/dryrun"
@@ -111,15 +112,7 @@ func (k *Kind) liveSide(ctx context.Context, b *velerov1.Backup, run *ClusterDif
 	if err != nil {
 		return nil, err
 	}
-	run.Messages(found.Gaps)
-	isUnread := func(gr schema.GroupResource) bool {
-		_, served := cfg.Catalog.Lookup(gr)
-		return found.Unlisted[gr] || !served && plan.Silent(cfg.Catalog, gr.Group)
-	}
-	run.IsUnread = func(item *manifest.Item) bool { // definitions come with their objects
-		gr := schema.GroupResource{Group: item.Group, Resource: item.Resource}
-		return isUnread(gr) || gr == plan.Definitions && isUnread(schema.ParseGroupResource(item.Name))
-	}
+	run.noteGaps(found, cfg.Catalog)
 	sealed, err := objects.Seal()
 	if err != nil {
 		return nil, err
@@ -129,6 +122,36 @@ func (k *Kind) liveSide(ctx context.Context, b *velerov1.Backup, run *ClusterDif
 		return nil, err
 	}
 	return difference.NewSide("the cluster", source), nil
+}
+
+// noteGaps keeps what cannot be compared since it could not be read of the cluster.
+func (run *ClusterDiff) noteGaps(found *dryrun.Result, catalog *resource.Catalog) {
+	var texts []string
+	for _, gap := range found.Gaps {
+		if run.comparesAny(gap.Resource) {
+			texts = append(texts, gap.Text)
+		}
+	}
+	run.Messages(texts)
+	isUnread := func(gr schema.GroupResource) bool {
+		_, served := catalog.Lookup(gr)
+		return found.Unlisted[gr] || !served && plan.Silent(catalog, gr.Group)
+	}
+	run.IsUnread = func(item *manifest.Item) bool { // definitions come with their objects
+		gr := schema.GroupResource{Group: item.Group, Resource: item.Resource}
+		return isUnread(gr) || gr == plan.Definitions && isUnread(schema.ParseGroupResource(item.Name))
+	}
+}
+
+// comparesAny reports that the kinds to compare include a resource, or one of a group.
+func (run *ClusterDiff) comparesAny(gr schema.GroupResource) bool {
+	return len(run.Kinds) == 0 || slices.ContainsFunc(run.Kinds, func(name string) bool {
+		kinds, _ := manifest.FindKinds(run.From.Kinds(), name) // Run returns the error
+		return slices.ContainsFunc(kinds, func(k manifest.KindInfo) bool {
+			of := schema.ParseGroupResource(k.Resource)
+			return of == gr || gr.Resource == "" && of.Group == gr.Group
+		})
+	})
 }
 
 // selectedNamespaces are those that a spec selects now, or one of them.

@@ -109,31 +109,53 @@ func TestABackupIsComparedWithTheCluster(t *testing.T) {
 	require.Equal(t, "+1 -1 ~1 =51", found.counts)
 	require.Len(t, found.messages, 1)
 	require.Contains(t, found.messages[0], "objects of pods could not be listed")
+	for kind, messages := range map[string]int{"pods": 1, "cm": 0} {
+		found, err = w.diffCluster(t, b, difference.Comparison{Kinds: []string{kind}})
+		require.NoError(t, err)
+		require.Len(t, found.messages, messages, kind)
+	}
+}
+
+// listFrom has the objects listed from a server.
+func (w *world) listFrom(t *testing.T, server *kubetest.Server) {
+	t.Helper()
+	srv := httptest.NewServer(server)
+	t.Cleanup(srv.Close)
+	var err error
+	w.Cluster, err = cut.NewCluster(&rest.Config{Host: srv.URL, QPS: -1}, clock.RealClock{}, t.TempDir())
+	require.NoError(t, err)
 }
 
 // Objects of an API group that does not answer are not compared; those of a kind that is no longer served are gone.
 func TestObjectsOfASilentGroupAreNotCompared(t *testing.T) {
 	w := newWorld(t)
 	w.ConsistentCut = false // objects and Backups are of different servers here
-	w.api.Serve("example.com/v1", "widgets", "Widget", true)
-	w.api.Serve("apiextensions.k8s.io/v1", "customresourcedefinitions", "CustomResourceDefinition", false)
-	w.api.Add("widgets", kubetest.Object{Namespace: "a", Name: "w1"})
-	w.api.Add("customresourcedefinitions", kubetest.Object{Name: "widgets.example.com"})
+	namespaces := kubetest.Kind{Version: "v1", Kind: "Namespace", Resource: "namespaces"}
+	whole := kubetest.New(namespaces, kubetest.Kind{Version: "v1", Kind: "ConfigMap", Resource: "configmaps", Namespaced: true},
+		kubetest.Kind{Group: "example.com", Version: "v1", Kind: "Widget", Resource: "widgets", Namespaced: true, Custom: true},
+		kubetest.Kind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition", Resource: "customresourcedefinitions"})
+	whole.Add("configmaps", kubetest.Object{Namespace: "a", Name: "c"})
+	whole.Add("widgets.example.com", kubetest.Object{Namespace: "a", Name: "w1"})
+	whole.Add("customresourcedefinitions.apiextensions.k8s.io", kubetest.Object{Name: "widgets.example.com"})
+	silent := kubetest.New(namespaces)
+	silent.DeadGroups = []string{"example.com"}
+	for _, server := range []*kubetest.Server{whole, silent} {
+		server.Add("namespaces", kubetest.Object{Name: "a"})
+	}
+	w.listFrom(t, whole)
 	b := w.admitBackup(t, "b1")
 	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
-	silent := kubetest.New(kubetest.Kind{Version: "v1", Kind: "Namespace", Resource: "namespaces"})
-	silent.Add("namespaces", kubetest.Object{Name: "a"})
-	silent.DeadGroups = []string{"example.com"}
-	srv := httptest.NewServer(silent)
-	defer srv.Close()
-	var err error
-	w.Cluster, err = cut.NewCluster(&rest.Config{Host: srv.URL, QPS: -1}, clock.RealClock{}, t.TempDir())
-	require.NoError(t, err)
+	w.listFrom(t, silent)
 	found, err := w.diffCluster(t, b, difference.Comparison{})
 	require.NoError(t, err)
-	require.Equal(t, "+0 -50 ~0 =1", found.counts, "nor are their definitions")
+	require.Equal(t, []string{"REMOVED ConfigMap a/c"}, found.lines, "nor are their definitions")
 	require.Len(t, found.messages, 1)
 	require.Contains(t, found.messages[0], "API group example.com/v1 does not answer")
+	for kind, messages := range map[string]int{"widget": 1, "cm": 0} {
+		found, err = w.diffCluster(t, b, difference.Comparison{Kinds: []string{kind}})
+		require.NoError(t, err)
+		require.Len(t, found.messages, messages, kind)
+	}
 }
 
 func TestABackupIsNotComparedWithoutItsObjects(t *testing.T) {

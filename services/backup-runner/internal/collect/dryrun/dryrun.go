@@ -74,8 +74,14 @@ type Result struct {
 	Messages   []string
 	// Gaps are those of the messages that are about objects which cannot be read, and Unlisted the resources of which
 	// some may be missing.
-	Gaps     []string
+	Gaps     []Gap
 	Unlisted map[schema.GroupResource]bool
+}
+
+// Gap is a message about objects of a resource, or of a group.
+type Gap struct {
+	Resource schema.GroupResource
+	Text     string
 }
 
 // planner is one dry run.
@@ -156,7 +162,7 @@ func (p *planner) noteMessages() {
 	}
 	for _, f := range p.Catalog.Failures() {
 		if p.Filter.MayTakeFrom(f.GroupVersion) {
-			p.addGap("API group %s does not answer, and its objects are left out: %v", f.GroupVersion, f.Err)
+			p.addGap(schema.GroupResource{Group: f.GroupVersion.Group}, "API group %s does not answer, and its objects are left out: %v", f.GroupVersion, f.Err)
 		}
 	}
 	if p.Filter.IsOfNamespaces() {
@@ -179,13 +185,13 @@ func (p *planner) addMessage(format string, args ...any) {
 }
 
 // addGap adds a message about objects that cannot be read.
-func (p *planner) addGap(format string, args ...any) {
+func (p *planner) addGap(gr schema.GroupResource, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	p.addMessage("%s", text)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.result.Gaps) < maxMessages {
-		p.result.Gaps = append(p.result.Gaps, text)
+		p.result.Gaps = append(p.result.Gaps, Gap{gr, text})
 	}
 }
 

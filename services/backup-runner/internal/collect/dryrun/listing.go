@@ -80,7 +80,7 @@ func (p *planner) listUnit(ctx context.Context, u *plan.Unit) error {
 	case errors.As(err, &broken):
 		return err
 	}
-	p.addGap("objects of %s could not be listed, or not all of them: %v", u.ID(), err)
+	p.addGap(s.gr, "objects of %s could not be listed, or not all of them: %v", u.ID(), err)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.result.Unlisted[s.gr] = true
@@ -211,7 +211,7 @@ func (s *unitSink) Commit(rawlist.Page) error {
 	s.committed = true
 	p, kind := s.p, s.u.Res.Kind
 	for _, text := range s.bad {
-		p.addGap("%s", text)
+		p.addGap(s.gr, "%s", text)
 	}
 	p.facts.Exist(s.seen)
 	namespaces, added := map[string]struct{}{}, false
@@ -287,7 +287,7 @@ func (p *planner) sendBody(gr schema.GroupResource, o *foundObject) error {
 			return err
 		}
 	}
-	p.addGap("%s cannot be stored: %v", action.Item{GroupResource: gr, Namespace: o.row.Namespace, Name: o.row.Name}, err)
+	p.addGap(gr, "%s cannot be stored: %v", action.Item{GroupResource: gr, Namespace: o.row.Namespace, Name: o.row.Name}, err)
 	return nil
 }
 

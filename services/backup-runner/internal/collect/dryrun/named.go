@@ -55,7 +55,7 @@ func (p *planner) callActions(ctx context.Context, gr schema.GroupResource, o *f
 		result, err = chain.Run(ctx, object, host)
 	}
 	if err != nil {
-		p.addGap("%s would not be backed up: %v", host.of, err)
+		p.addGap(gr, "%s would not be backed up: %v", host.of, err)
 		return false
 	}
 	o.applied = result.Applied
@@ -87,7 +87,7 @@ func (p *planner) addNamed(ctx context.Context) error {
 func (p *planner) addItem(ctx context.Context, n *namedItem) error {
 	res, item, err := p.finder.Locate(n.item)
 	if err != nil {
-		p.addGap("%s would not be backed up: action %s names %s: %v", n.of, n.by, n.item, err)
+		p.addGap(n.item.GroupResource, "%s would not be backed up: action %s names %s: %v", n.of, n.by, n.item, err)
 		return nil
 	}
 	key := itemset.KeyOf(res.Kind.GroupKind(), item.Namespace, item.Name)
@@ -100,7 +100,7 @@ func (p *planner) addItem(ctx context.Context, n *namedItem) error {
 	}
 	if err != nil {
 		p.items.SetResult(itemset.Failed, key)
-		p.addGap("%s would not be backed up: action %s names %s: %v", n.of, n.by, item, err)
+		p.addGap(item.GroupResource, "%s would not be backed up: action %s names %s: %v", n.of, n.by, item, err)
 		return nil
 	}
 	if result := p.finder.FilterResult(found, n.must); result != itemset.Unknown {
