@@ -52,9 +52,9 @@ const (
 // Execute runs the command line and returns its exit code. Reports go to stdout as JSON, one on each
 // line, under "progress" or, on the last line, "result"; logs and errors of the request go to stderr.
 func Execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	m := &mover{clock: clock.RealClock{}, lines: json.NewEncoder(stdout), stderr: stderr}
+	m := &mover{clock: clock.RealClock{}, stdout: stdout, lines: json.NewEncoder(stdout), stderr: stderr}
 	root := &cobra.Command{Use: "volume-mover", Short: "Moves the data of volumes", Version: telemetry.Version(), SilenceUsage: true, SilenceErrors: true}
-	root.AddCommand(m.newMoveCommand(), m.newWaitCommand(), m.newForgetCommand(), m.newMaintainCommand())
+	root.AddCommand(m.newMoveCommand(), m.newWaitCommand(), m.newForgetCommand(), m.newMaintainCommand(), m.newFilesCommand())
 	root.SetArgs(args)
 	root.SetOut(stderr)
 	root.SetErr(stderr)
@@ -68,6 +68,7 @@ func Execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 // mover makes one transfer, or waits for one.
 type mover struct {
 	clock  clock.WithTickerAndDelayedExecution
+	stdout io.Writer
 	stderr io.Writer
 	exit   int
 
@@ -220,7 +221,7 @@ func openRepository(ctx context.Context, store objectstore.Store, req request.Re
 		return nil, err
 	}
 	o := repository.Options{
-		Namespace: req.Namespace, Password: password, Dir: dir, CacheBytes: req.CacheMiB << 20, ReadOnly: req.Restore != nil, Fatal: fatal,
+		Namespace: req.Namespace, Password: password, Dir: dir, CacheBytes: req.CacheMiB << 20, ReadOnly: req.Upload == nil && req.Forget == nil && req.Maintain == nil, Fatal: fatal,
 	}
 	if req.Upload != nil && req.Upload.CreateRepository {
 		return repository.Create(ctx, store, o)

@@ -10,7 +10,6 @@ import (
 
 	"github.com/kopia/kopia/snapshot"
 
-	"github.com/holdfast-io/holdfast/pkg/json/jsonlimit"
 	"github.com/holdfast-io/holdfast/pkg/volumedata/repository"
 )
 
@@ -117,13 +116,8 @@ var errSecondEntry = errors.New("a second entry")
 
 // restoreDevice writes the only file of the snapshot to f from the start.
 func (w *snapshotWriter) restoreDevice(ctx context.Context, top *snapshot.DirEntry, f *os.File) error {
-	content, err := w.repository.OpenObject(ctx, top.ObjectID)
-	if err != nil {
-		return repository.ReadError(ctx, err)
-	}
-	defer func() { _ = content.Close() }()
 	var device *snapshot.DirEntry
-	err = jsonlimit.EachIn(content, "entries", directoryLimits, checkStream, func(e *snapshot.DirEntry) error {
+	err := w.repository.EachEntry(ctx, top, func(e *snapshot.DirEntry) error {
 		if device != nil {
 			return errSecondEntry
 		}
@@ -132,7 +126,7 @@ func (w *snapshotWriter) restoreDevice(ctx context.Context, top *snapshot.DirEnt
 	})
 	switch {
 	case err != nil && !errors.Is(err, errSecondEntry):
-		return repository.ReadError(ctx, err)
+		return err
 	case err != nil || device == nil || device.Type != snapshot.EntryTypeFile:
 		return errors.New("the target is a block device, and the snapshot is not that of one")
 	}

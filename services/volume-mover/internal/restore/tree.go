@@ -2,7 +2,6 @@ package restore
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,22 +14,16 @@ import (
 	"github.com/kopia/kopia/snapshot"
 	"golang.org/x/sys/unix"
 
-	"github.com/holdfast-io/holdfast/pkg/json/jsonlimit"
 	"github.com/holdfast-io/holdfast/pkg/volumedata/repository"
 	"github.com/holdfast-io/holdfast/services/volume-mover/internal/outcome"
 )
 
 const (
-	// directoryStream is the type of a directory's content.
-	directoryStream = "kopia:directory"
 	// maxDepth limits how deep directories are nested.
 	maxDepth = 1000
 	// maxTarget is the longest target of a symbolic link on Linux.
 	maxTarget = 4095
 )
-
-// directoryLimits bound the content of one directory, in bytes. It is read entry by entry.
-var directoryLimits = jsonlimit.Limits{Text: 64 << 30, Element: 1 << 20, Decoded: 4 << 20}
 
 // restoreDirectory writes the entries of a directory that exists, and begins those of its files.
 func (w *snapshotWriter) restoreDirectory(ctx context.Context, dir string, e *snapshot.DirEntry, depth int) error {
@@ -41,17 +34,12 @@ func (w *snapshotWriter) restoreDirectory(ctx context.Context, dir string, e *sn
 	w.counts.directories++
 	w.directories = append(w.directories, pendingDirectory{dir, e})
 	w.mu.Unlock()
-	content, err := w.repository.OpenObject(ctx, e.ObjectID)
-	if err != nil {
-		return repository.ReadError(ctx, fmt.Errorf("directory %s: %w", dir, err))
-	}
-	defer func() { _ = content.Close() }()
 	var known map[string]bool
 	if w.spec.DeleteExtra {
 		known = map[string]bool{}
 	}
 	var stopped error // by an entry
-	err = jsonlimit.EachIn(content, "entries", directoryLimits, checkStream, func(child *snapshot.DirEntry) error {
+	err := w.repository.EachEntry(ctx, e, func(child *snapshot.DirEntry) error {
 		if known != nil {
 			known[child.Name] = true
 		}
@@ -62,20 +50,12 @@ func (w *snapshotWriter) restoreDirectory(ctx context.Context, dir string, e *sn
 		return stopped
 	}
 	if err != nil {
-		return repository.ReadError(ctx, fmt.Errorf("directory %s: %w", dir, err))
+		return fmt.Errorf("directory %s: %w", dir, err)
 	}
 	if known == nil {
 		return nil
 	}
 	return w.deleteExtra(dir, known)
-}
-
-// checkStream refuses content that is not a directory's.
-func checkStream(key string, value json.RawMessage) error {
-	if key == "stream" && string(value) != `"`+directoryStream+`"` {
-		return fmt.Errorf("the content is %s", value)
-	}
-	return nil
 }
 
 func (w *snapshotWriter) restoreEntry(ctx context.Context, dir string, e *snapshot.DirEntry, depth int) error {

@@ -24,6 +24,63 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// FileType is what an entry of a volume is.
+type FileType int32
+
+const (
+	// Something that this version does not know.
+	FileType_FILE_TYPE_UNSPECIFIED FileType = 0
+	// A file.
+	FileType_FILE_TYPE_FILE FileType = 1
+	// A directory.
+	FileType_FILE_TYPE_DIRECTORY FileType = 2
+	// A symbolic link.
+	FileType_FILE_TYPE_SYMLINK FileType = 3
+)
+
+// Enum value maps for FileType.
+var (
+	FileType_name = map[int32]string{
+		0: "FILE_TYPE_UNSPECIFIED",
+		1: "FILE_TYPE_FILE",
+		2: "FILE_TYPE_DIRECTORY",
+		3: "FILE_TYPE_SYMLINK",
+	}
+	FileType_value = map[string]int32{
+		"FILE_TYPE_UNSPECIFIED": 0,
+		"FILE_TYPE_FILE":        1,
+		"FILE_TYPE_DIRECTORY":   2,
+		"FILE_TYPE_SYMLINK":     3,
+	}
+)
+
+func (x FileType) Enum() *FileType {
+	p := new(FileType)
+	*p = x
+	return p
+}
+
+func (x FileType) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (FileType) Descriptor() protoreflect.EnumDescriptor {
+	return file_holdfast_volume_v1_volume_proto_enumTypes[0].Descriptor()
+}
+
+func (FileType) Type() protoreflect.EnumType {
+	return &file_holdfast_volume_v1_volume_proto_enumTypes[0]
+}
+
+func (x FileType) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use FileType.Descriptor instead.
+func (FileType) EnumDescriptor() ([]byte, []int) {
+	return file_holdfast_volume_v1_volume_proto_rawDescGZIP(), []int{0}
+}
+
 // ForgetSnapshotsRequest names snapshots of one repository.
 type ForgetSnapshotsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -125,6 +182,508 @@ func (*ForgetSnapshotsResponse) Descriptor() ([]byte, []int) {
 	return file_holdfast_volume_v1_volume_proto_rawDescGZIP(), []int{1}
 }
 
+// VolumeSelector selects a volume of a backup, by its claim or by a Pod that has it. Fields that are empty match all.
+type VolumeSelector struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The namespace in the backup.
+	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// The name of the claim.
+	Claim string `protobuf:"bytes,2,opt,name=claim,proto3" json:"claim,omitempty"`
+	// The name of the Pod.
+	Pod string `protobuf:"bytes,3,opt,name=pod,proto3" json:"pod,omitempty"`
+	// The name of the volume in the Pod.
+	PodVolume     string `protobuf:"bytes,4,opt,name=pod_volume,json=podVolume,proto3" json:"pod_volume,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VolumeSelector) Reset() {
+	*x = VolumeSelector{}
+	mi := &file_holdfast_volume_v1_volume_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VolumeSelector) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VolumeSelector) ProtoMessage() {}
+
+func (x *VolumeSelector) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_volume_v1_volume_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VolumeSelector.ProtoReflect.Descriptor instead.
+func (*VolumeSelector) Descriptor() ([]byte, []int) {
+	return file_holdfast_volume_v1_volume_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *VolumeSelector) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *VolumeSelector) GetClaim() string {
+	if x != nil {
+		return x.Claim
+	}
+	return ""
+}
+
+func (x *VolumeSelector) GetPod() string {
+	if x != nil {
+		return x.Pod
+	}
+	return ""
+}
+
+func (x *VolumeSelector) GetPodVolume() string {
+	if x != nil {
+		return x.PodVolume
+	}
+	return ""
+}
+
+// ListFilesRequest names what to list.
+type ListFilesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name of the Backup in the server namespace.
+	Backup string `protobuf:"bytes,1,opt,name=backup,proto3" json:"backup,omitempty"`
+	// The volumes to list. With a path they must be one.
+	Volume *VolumeSelector `protobuf:"bytes,2,opt,name=volume,proto3" json:"volume,omitempty"`
+	// A directory, or an entry that is listed alone; "/" is the volume itself. Empty lists the volumes.
+	Path          string `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListFilesRequest) Reset() {
+	*x = ListFilesRequest{}
+	mi := &file_holdfast_volume_v1_volume_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListFilesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListFilesRequest) ProtoMessage() {}
+
+func (x *ListFilesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_volume_v1_volume_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListFilesRequest.ProtoReflect.Descriptor instead.
+func (*ListFilesRequest) Descriptor() ([]byte, []int) {
+	return file_holdfast_volume_v1_volume_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *ListFilesRequest) GetBackup() string {
+	if x != nil {
+		return x.Backup
+	}
+	return ""
+}
+
+func (x *ListFilesRequest) GetVolume() *VolumeSelector {
+	if x != nil {
+		return x.Volume
+	}
+	return nil
+}
+
+func (x *ListFilesRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+// ListFilesResponse is one line of the list.
+type ListFilesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A volume, of a list of volumes.
+	Volume *Volume `protobuf:"bytes,1,opt,name=volume,proto3" json:"volume,omitempty"`
+	// An entry, of a list of a directory.
+	File          *File `protobuf:"bytes,2,opt,name=file,proto3" json:"file,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListFilesResponse) Reset() {
+	*x = ListFilesResponse{}
+	mi := &file_holdfast_volume_v1_volume_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListFilesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListFilesResponse) ProtoMessage() {}
+
+func (x *ListFilesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_volume_v1_volume_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListFilesResponse.ProtoReflect.Descriptor instead.
+func (*ListFilesResponse) Descriptor() ([]byte, []int) {
+	return file_holdfast_volume_v1_volume_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *ListFilesResponse) GetVolume() *Volume {
+	if x != nil {
+		return x.Volume
+	}
+	return nil
+}
+
+func (x *ListFilesResponse) GetFile() *File {
+	if x != nil {
+		return x.File
+	}
+	return nil
+}
+
+// Volume is a volume of a backup that has files.
+type Volume struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The namespace in the backup.
+	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// The name of the claim, empty for a volume that is none.
+	Claim string `protobuf:"bytes,2,opt,name=claim,proto3" json:"claim,omitempty"`
+	// The Pod with which it was backed up, empty for a moved snapshot.
+	Pod string `protobuf:"bytes,3,opt,name=pod,proto3" json:"pod,omitempty"`
+	// The name of the volume in the Pod.
+	PodVolume string `protobuf:"bytes,4,opt,name=pod_volume,json=podVolume,proto3" json:"pod_volume,omitempty"`
+	// The ID of its snapshot in the repository of the namespace.
+	SnapshotId string `protobuf:"bytes,5,opt,name=snapshot_id,json=snapshotId,proto3" json:"snapshot_id,omitempty"`
+	// Bytes, 0 where the backup does not say.
+	Size          int64 `protobuf:"varint,6,opt,name=size,proto3" json:"size,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Volume) Reset() {
+	*x = Volume{}
+	mi := &file_holdfast_volume_v1_volume_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Volume) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Volume) ProtoMessage() {}
+
+func (x *Volume) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_volume_v1_volume_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Volume.ProtoReflect.Descriptor instead.
+func (*Volume) Descriptor() ([]byte, []int) {
+	return file_holdfast_volume_v1_volume_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Volume) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *Volume) GetClaim() string {
+	if x != nil {
+		return x.Claim
+	}
+	return ""
+}
+
+func (x *Volume) GetPod() string {
+	if x != nil {
+		return x.Pod
+	}
+	return ""
+}
+
+func (x *Volume) GetPodVolume() string {
+	if x != nil {
+		return x.PodVolume
+	}
+	return ""
+}
+
+func (x *Volume) GetSnapshotId() string {
+	if x != nil {
+		return x.SnapshotId
+	}
+	return ""
+}
+
+func (x *Volume) GetSize() int64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+// File is an entry of a volume.
+type File struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its name in the directory.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// What it is.
+	Type FileType `protobuf:"varint,2,opt,name=type,proto3,enum=holdfast.volume.v1.FileType" json:"type,omitempty"`
+	// Bytes of a file; of a directory, those of all files in it.
+	Size int64 `protobuf:"varint,3,opt,name=size,proto3" json:"size,omitempty"`
+	// The permissions, with setuid, setgid and sticky as Unix has them.
+	Mode uint32 `protobuf:"varint,4,opt,name=mode,proto3" json:"mode,omitempty"`
+	// The user.
+	Uid uint32 `protobuf:"varint,5,opt,name=uid,proto3" json:"uid,omitempty"`
+	// The group.
+	Gid uint32 `protobuf:"varint,6,opt,name=gid,proto3" json:"gid,omitempty"`
+	// The time of the last change, in nanoseconds since 1970.
+	Modified      int64 `protobuf:"varint,7,opt,name=modified,proto3" json:"modified,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *File) Reset() {
+	*x = File{}
+	mi := &file_holdfast_volume_v1_volume_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *File) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*File) ProtoMessage() {}
+
+func (x *File) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_volume_v1_volume_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use File.ProtoReflect.Descriptor instead.
+func (*File) Descriptor() ([]byte, []int) {
+	return file_holdfast_volume_v1_volume_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *File) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *File) GetType() FileType {
+	if x != nil {
+		return x.Type
+	}
+	return FileType_FILE_TYPE_UNSPECIFIED
+}
+
+func (x *File) GetSize() int64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *File) GetMode() uint32 {
+	if x != nil {
+		return x.Mode
+	}
+	return 0
+}
+
+func (x *File) GetUid() uint32 {
+	if x != nil {
+		return x.Uid
+	}
+	return 0
+}
+
+func (x *File) GetGid() uint32 {
+	if x != nil {
+		return x.Gid
+	}
+	return 0
+}
+
+func (x *File) GetModified() int64 {
+	if x != nil {
+		return x.Modified
+	}
+	return 0
+}
+
+// ReadFileRequest names a file.
+type ReadFileRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name of the Backup in the server namespace.
+	Backup string `protobuf:"bytes,1,opt,name=backup,proto3" json:"backup,omitempty"`
+	// The volume; one alone must match.
+	Volume *VolumeSelector `protobuf:"bytes,2,opt,name=volume,proto3" json:"volume,omitempty"`
+	// The file. A block volume has one file, whose name a list of "/" has.
+	Path          string `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadFileRequest) Reset() {
+	*x = ReadFileRequest{}
+	mi := &file_holdfast_volume_v1_volume_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadFileRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadFileRequest) ProtoMessage() {}
+
+func (x *ReadFileRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_volume_v1_volume_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadFileRequest.ProtoReflect.Descriptor instead.
+func (*ReadFileRequest) Descriptor() ([]byte, []int) {
+	return file_holdfast_volume_v1_volume_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *ReadFileRequest) GetBackup() string {
+	if x != nil {
+		return x.Backup
+	}
+	return ""
+}
+
+func (x *ReadFileRequest) GetVolume() *VolumeSelector {
+	if x != nil {
+		return x.Volume
+	}
+	return nil
+}
+
+func (x *ReadFileRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+// ReadFileResponse is a part of a file.
+type ReadFileResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What it is; the first response alone has it.
+	File *File `protobuf:"bytes,1,opt,name=file,proto3" json:"file,omitempty"`
+	// The next bytes of its content, until there are as many as file.size.
+	Data          []byte `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadFileResponse) Reset() {
+	*x = ReadFileResponse{}
+	mi := &file_holdfast_volume_v1_volume_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadFileResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadFileResponse) ProtoMessage() {}
+
+func (x *ReadFileResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_volume_v1_volume_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadFileResponse.ProtoReflect.Descriptor instead.
+func (*ReadFileResponse) Descriptor() ([]byte, []int) {
+	return file_holdfast_volume_v1_volume_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *ReadFileResponse) GetFile() *File {
+	if x != nil {
+		return x.File
+	}
+	return nil
+}
+
+func (x *ReadFileResponse) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
 var File_holdfast_volume_v1_volume_proto protoreflect.FileDescriptor
 
 const file_holdfast_volume_v1_volume_proto_rawDesc = "" +
@@ -134,9 +693,54 @@ const file_holdfast_volume_v1_volume_proto_rawDesc = "" +
 	"\blocation\x18\x01 \x01(\tB,\xbaH)r'\x10\x01\x18\xfd\x012 ^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$R\blocation\x12H\n" +
 	"\tnamespace\x18\x02 \x01(\tB*\xbaH'r%\x10\x01\x18?2\x1f^[a-z0-9]([-a-z0-9]*[a-z0-9])?$R\tnamespace\x12S\n" +
 	"\fsnapshot_ids\x18\x03 \x03(\tB0\xbaH-\x92\x01*\b\x01\x10\xf4\x03\"#r!\x10\x01\x18\x80\x012\x1a^[A-Za-z0-9][-A-Za-z0-9]*$R\vsnapshotIds\"\x19\n" +
-	"\x17ForgetSnapshotsResponse2{\n" +
+	"\x17ForgetSnapshotsResponse\"\x9c\x01\n" +
+	"\x0eVolumeSelector\x12%\n" +
+	"\tnamespace\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18?R\tnamespace\x12\x1e\n" +
+	"\x05claim\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xfd\x01R\x05claim\x12\x1a\n" +
+	"\x03pod\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\xfd\x01R\x03pod\x12'\n" +
+	"\n" +
+	"pod_volume\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\xfd\x01R\tpodVolume\"\xb2\x01\n" +
+	"\x10ListFilesRequest\x12D\n" +
+	"\x06backup\x18\x01 \x01(\tB,\xbaH)r'\x10\x01\x18\xfd\x012 ^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$R\x06backup\x12:\n" +
+	"\x06volume\x18\x02 \x01(\v2\".holdfast.volume.v1.VolumeSelectorR\x06volume\x12\x1c\n" +
+	"\x04path\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80 R\x04path\"u\n" +
+	"\x11ListFilesResponse\x122\n" +
+	"\x06volume\x18\x01 \x01(\v2\x1a.holdfast.volume.v1.VolumeR\x06volume\x12,\n" +
+	"\x04file\x18\x02 \x01(\v2\x18.holdfast.volume.v1.FileR\x04file\"\xa2\x01\n" +
+	"\x06Volume\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x14\n" +
+	"\x05claim\x18\x02 \x01(\tR\x05claim\x12\x10\n" +
+	"\x03pod\x18\x03 \x01(\tR\x03pod\x12\x1d\n" +
+	"\n" +
+	"pod_volume\x18\x04 \x01(\tR\tpodVolume\x12\x1f\n" +
+	"\vsnapshot_id\x18\x05 \x01(\tR\n" +
+	"snapshotId\x12\x12\n" +
+	"\x04size\x18\x06 \x01(\x03R\x04size\"\xb4\x01\n" +
+	"\x04File\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x120\n" +
+	"\x04type\x18\x02 \x01(\x0e2\x1c.holdfast.volume.v1.FileTypeR\x04type\x12\x12\n" +
+	"\x04size\x18\x03 \x01(\x03R\x04size\x12\x12\n" +
+	"\x04mode\x18\x04 \x01(\rR\x04mode\x12\x10\n" +
+	"\x03uid\x18\x05 \x01(\rR\x03uid\x12\x10\n" +
+	"\x03gid\x18\x06 \x01(\rR\x03gid\x12\x1a\n" +
+	"\bmodified\x18\a \x01(\x03R\bmodified\"\xbb\x01\n" +
+	"\x0fReadFileRequest\x12D\n" +
+	"\x06backup\x18\x01 \x01(\tB,\xbaH)r'\x10\x01\x18\xfd\x012 ^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$R\x06backup\x12B\n" +
+	"\x06volume\x18\x02 \x01(\v2\".holdfast.volume.v1.VolumeSelectorB\x06\xbaH\x03\xc8\x01\x01R\x06volume\x12\x1e\n" +
+	"\x04path\x18\x03 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80 R\x04path\"T\n" +
+	"\x10ReadFileResponse\x12,\n" +
+	"\x04file\x18\x01 \x01(\v2\x18.holdfast.volume.v1.FileR\x04file\x12\x12\n" +
+	"\x04data\x18\x02 \x01(\fR\x04data*i\n" +
+	"\bFileType\x12\x19\n" +
+	"\x15FILE_TYPE_UNSPECIFIED\x10\x00\x12\x12\n" +
+	"\x0eFILE_TYPE_FILE\x10\x01\x12\x17\n" +
+	"\x13FILE_TYPE_DIRECTORY\x10\x02\x12\x15\n" +
+	"\x11FILE_TYPE_SYMLINK\x10\x032\xb0\x02\n" +
 	"\rVolumeService\x12j\n" +
-	"\x0fForgetSnapshots\x12*.holdfast.volume.v1.ForgetSnapshotsRequest\x1a+.holdfast.volume.v1.ForgetSnapshotsResponseB\xd6\x01\n" +
+	"\x0fForgetSnapshots\x12*.holdfast.volume.v1.ForgetSnapshotsRequest\x1a+.holdfast.volume.v1.ForgetSnapshotsResponse\x12Z\n" +
+	"\tListFiles\x12$.holdfast.volume.v1.ListFilesRequest\x1a%.holdfast.volume.v1.ListFilesResponse0\x01\x12W\n" +
+	"\bReadFile\x12#.holdfast.volume.v1.ReadFileRequest\x1a$.holdfast.volume.v1.ReadFileResponse0\x01B\xd6\x01\n" +
 	"\x16com.holdfast.volume.v1B\vVolumeProtoP\x01ZEgithub.com/holdfast-io/holdfast/proto/gen/holdfast/volume/v1;volumev1\xa2\x02\x03HVX\xaa\x02\x12Holdfast.Volume.V1\xca\x02\x12Holdfast\\Volume\\V1\xe2\x02\x1eHoldfast\\Volume\\V1\\GPBMetadata\xea\x02\x14Holdfast::Volume::V1b\x06proto3"
 
 var (
@@ -151,19 +755,38 @@ func file_holdfast_volume_v1_volume_proto_rawDescGZIP() []byte {
 	return file_holdfast_volume_v1_volume_proto_rawDescData
 }
 
-var file_holdfast_volume_v1_volume_proto_msgTypes = make([]protoimpl.MessageInfo, 2)
+var file_holdfast_volume_v1_volume_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_holdfast_volume_v1_volume_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_holdfast_volume_v1_volume_proto_goTypes = []any{
-	(*ForgetSnapshotsRequest)(nil),  // 0: holdfast.volume.v1.ForgetSnapshotsRequest
-	(*ForgetSnapshotsResponse)(nil), // 1: holdfast.volume.v1.ForgetSnapshotsResponse
+	(FileType)(0),                   // 0: holdfast.volume.v1.FileType
+	(*ForgetSnapshotsRequest)(nil),  // 1: holdfast.volume.v1.ForgetSnapshotsRequest
+	(*ForgetSnapshotsResponse)(nil), // 2: holdfast.volume.v1.ForgetSnapshotsResponse
+	(*VolumeSelector)(nil),          // 3: holdfast.volume.v1.VolumeSelector
+	(*ListFilesRequest)(nil),        // 4: holdfast.volume.v1.ListFilesRequest
+	(*ListFilesResponse)(nil),       // 5: holdfast.volume.v1.ListFilesResponse
+	(*Volume)(nil),                  // 6: holdfast.volume.v1.Volume
+	(*File)(nil),                    // 7: holdfast.volume.v1.File
+	(*ReadFileRequest)(nil),         // 8: holdfast.volume.v1.ReadFileRequest
+	(*ReadFileResponse)(nil),        // 9: holdfast.volume.v1.ReadFileResponse
 }
 var file_holdfast_volume_v1_volume_proto_depIdxs = []int32{
-	0, // 0: holdfast.volume.v1.VolumeService.ForgetSnapshots:input_type -> holdfast.volume.v1.ForgetSnapshotsRequest
-	1, // 1: holdfast.volume.v1.VolumeService.ForgetSnapshots:output_type -> holdfast.volume.v1.ForgetSnapshotsResponse
-	1, // [1:2] is the sub-list for method output_type
-	0, // [0:1] is the sub-list for method input_type
-	0, // [0:0] is the sub-list for extension type_name
-	0, // [0:0] is the sub-list for extension extendee
-	0, // [0:0] is the sub-list for field type_name
+	3, // 0: holdfast.volume.v1.ListFilesRequest.volume:type_name -> holdfast.volume.v1.VolumeSelector
+	6, // 1: holdfast.volume.v1.ListFilesResponse.volume:type_name -> holdfast.volume.v1.Volume
+	7, // 2: holdfast.volume.v1.ListFilesResponse.file:type_name -> holdfast.volume.v1.File
+	0, // 3: holdfast.volume.v1.File.type:type_name -> holdfast.volume.v1.FileType
+	3, // 4: holdfast.volume.v1.ReadFileRequest.volume:type_name -> holdfast.volume.v1.VolumeSelector
+	7, // 5: holdfast.volume.v1.ReadFileResponse.file:type_name -> holdfast.volume.v1.File
+	1, // 6: holdfast.volume.v1.VolumeService.ForgetSnapshots:input_type -> holdfast.volume.v1.ForgetSnapshotsRequest
+	4, // 7: holdfast.volume.v1.VolumeService.ListFiles:input_type -> holdfast.volume.v1.ListFilesRequest
+	8, // 8: holdfast.volume.v1.VolumeService.ReadFile:input_type -> holdfast.volume.v1.ReadFileRequest
+	2, // 9: holdfast.volume.v1.VolumeService.ForgetSnapshots:output_type -> holdfast.volume.v1.ForgetSnapshotsResponse
+	5, // 10: holdfast.volume.v1.VolumeService.ListFiles:output_type -> holdfast.volume.v1.ListFilesResponse
+	9, // 11: holdfast.volume.v1.VolumeService.ReadFile:output_type -> holdfast.volume.v1.ReadFileResponse
+	9, // [9:12] is the sub-list for method output_type
+	6, // [6:9] is the sub-list for method input_type
+	6, // [6:6] is the sub-list for extension type_name
+	6, // [6:6] is the sub-list for extension extendee
+	0, // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_volume_v1_volume_proto_init() }
@@ -176,13 +799,14 @@ func file_holdfast_volume_v1_volume_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_holdfast_volume_v1_volume_proto_rawDesc), len(file_holdfast_volume_v1_volume_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   2,
+			NumEnums:      1,
+			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_holdfast_volume_v1_volume_proto_goTypes,
 		DependencyIndexes: file_holdfast_volume_v1_volume_proto_depIdxs,
+		EnumInfos:         file_holdfast_volume_v1_volume_proto_enumTypes,
 		MessageInfos:      file_holdfast_volume_v1_volume_proto_msgTypes,
 	}.Build()
 	File_holdfast_volume_v1_volume_proto = out.File

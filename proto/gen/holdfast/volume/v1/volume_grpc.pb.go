@@ -22,14 +22,16 @@ const _ = grpc.SupportPackageIsVersion9
 
 const (
 	VolumeService_ForgetSnapshots_FullMethodName = "/holdfast.volume.v1.VolumeService/ForgetSnapshots"
+	VolumeService_ListFiles_FullMethodName       = "/holdfast.volume.v1.VolumeService/ListFiles"
+	VolumeService_ReadFile_FullMethodName        = "/holdfast.volume.v1.VolumeService/ReadFile"
 )
 
 // VolumeServiceClient is the client API for VolumeService service.
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// VolumeService works on repositories of volume data. Only the instance that starts movers answers: the holder of the Lease
-// holdfast-duty-volume-mover.
+// VolumeService works on repositories of volume data. ForgetSnapshots is for the instance that starts movers, the holder of
+// the Lease holdfast-duty-volume-mover. Any instance answers the other methods.
 type VolumeServiceClient interface {
 	// ForgetSnapshots removes snapshots from the repository of a namespace, and returns once they are gone. It may be called
 	// again at any time: a call joins the work that an earlier one for the same snapshots began, and a snapshot or a repository
@@ -37,6 +39,11 @@ type VolumeServiceClient interface {
 	// FAILED_PRECONDITION when the repository cannot be opened or movers cannot reach the location, UNAVAILABLE when the work
 	// has not ended in time.
 	ForgetSnapshots(ctx context.Context, in *ForgetSnapshotsRequest, opts ...grpc.CallOption) (*ForgetSnapshotsResponse, error)
+	// ListFiles lists the volumes of a backup that have files, or the entries of a directory of one of them, in the order of
+	// their names. The snapshot is read where it is; no volume is restored.
+	ListFiles(ctx context.Context, in *ListFilesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ListFilesResponse], error)
+	// ReadFile sends one file of a volume: first what it is, then its content.
+	ReadFile(ctx context.Context, in *ReadFileRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ReadFileResponse], error)
 }
 
 type volumeServiceClient struct {
@@ -57,12 +64,50 @@ func (c *volumeServiceClient) ForgetSnapshots(ctx context.Context, in *ForgetSna
 	return out, nil
 }
 
+func (c *volumeServiceClient) ListFiles(ctx context.Context, in *ListFilesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ListFilesResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &VolumeService_ServiceDesc.Streams[0], VolumeService_ListFiles_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[ListFilesRequest, ListFilesResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type VolumeService_ListFilesClient = grpc.ServerStreamingClient[ListFilesResponse]
+
+func (c *volumeServiceClient) ReadFile(ctx context.Context, in *ReadFileRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ReadFileResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &VolumeService_ServiceDesc.Streams[1], VolumeService_ReadFile_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[ReadFileRequest, ReadFileResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type VolumeService_ReadFileClient = grpc.ServerStreamingClient[ReadFileResponse]
+
 // VolumeServiceServer is the server API for VolumeService service.
 // All implementations must embed UnimplementedVolumeServiceServer
 // for forward compatibility.
 //
-// VolumeService works on repositories of volume data. Only the instance that starts movers answers: the holder of the Lease
-// holdfast-duty-volume-mover.
+// VolumeService works on repositories of volume data. ForgetSnapshots is for the instance that starts movers, the holder of
+// the Lease holdfast-duty-volume-mover. Any instance answers the other methods.
 type VolumeServiceServer interface {
 	// ForgetSnapshots removes snapshots from the repository of a namespace, and returns once they are gone. It may be called
 	// again at any time: a call joins the work that an earlier one for the same snapshots began, and a snapshot or a repository
@@ -70,6 +115,11 @@ type VolumeServiceServer interface {
 	// FAILED_PRECONDITION when the repository cannot be opened or movers cannot reach the location, UNAVAILABLE when the work
 	// has not ended in time.
 	ForgetSnapshots(context.Context, *ForgetSnapshotsRequest) (*ForgetSnapshotsResponse, error)
+	// ListFiles lists the volumes of a backup that have files, or the entries of a directory of one of them, in the order of
+	// their names. The snapshot is read where it is; no volume is restored.
+	ListFiles(*ListFilesRequest, grpc.ServerStreamingServer[ListFilesResponse]) error
+	// ReadFile sends one file of a volume: first what it is, then its content.
+	ReadFile(*ReadFileRequest, grpc.ServerStreamingServer[ReadFileResponse]) error
 	mustEmbedUnimplementedVolumeServiceServer()
 }
 
@@ -82,6 +132,12 @@ type UnimplementedVolumeServiceServer struct{}
 
 func (UnimplementedVolumeServiceServer) ForgetSnapshots(context.Context, *ForgetSnapshotsRequest) (*ForgetSnapshotsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ForgetSnapshots not implemented")
+}
+func (UnimplementedVolumeServiceServer) ListFiles(*ListFilesRequest, grpc.ServerStreamingServer[ListFilesResponse]) error {
+	return status.Error(codes.Unimplemented, "method ListFiles not implemented")
+}
+func (UnimplementedVolumeServiceServer) ReadFile(*ReadFileRequest, grpc.ServerStreamingServer[ReadFileResponse]) error {
+	return status.Error(codes.Unimplemented, "method ReadFile not implemented")
 }
 func (UnimplementedVolumeServiceServer) mustEmbedUnimplementedVolumeServiceServer() {}
 func (UnimplementedVolumeServiceServer) testEmbeddedByValue()                       {}
@@ -122,6 +178,28 @@ func _VolumeService_ForgetSnapshots_Handler(srv interface{}, ctx context.Context
 	return interceptor(ctx, in, info, handler)
 }
 
+func _VolumeService_ListFiles_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(ListFilesRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(VolumeServiceServer).ListFiles(m, &grpc.GenericServerStream[ListFilesRequest, ListFilesResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type VolumeService_ListFilesServer = grpc.ServerStreamingServer[ListFilesResponse]
+
+func _VolumeService_ReadFile_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(ReadFileRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(VolumeServiceServer).ReadFile(m, &grpc.GenericServerStream[ReadFileRequest, ReadFileResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type VolumeService_ReadFileServer = grpc.ServerStreamingServer[ReadFileResponse]
+
 // VolumeService_ServiceDesc is the grpc.ServiceDesc for VolumeService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -134,6 +212,17 @@ var VolumeService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _VolumeService_ForgetSnapshots_Handler,
 		},
 	},
-	Streams:  []grpc.StreamDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "ListFiles",
+			Handler:       _VolumeService_ListFiles_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "ReadFile",
+			Handler:       _VolumeService_ReadFile_Handler,
+			ServerStreams: true,
+		},
+	},
 	Metadata: "holdfast/volume/v1/volume.proto",
 }

@@ -1,0 +1,93 @@
+package files
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/holdfast-io/holdfast/pkg/archive/volumedata"
+	"github.com/holdfast-io/holdfast/pkg/errgrpc"
+	volumev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/volume/v1"
+)
+
+// named is how many volumes an error names.
+const named = 10
+
+// uploaderKopia is the program whose repositories are read; what names none is kopia's.
+const uploaderKopia = "kopia"
+
+// findVolumes returns the selected volumes of the backup that have files, in order.
+func (r *Reader) findVolumes(ctx context.Context) ([]*volumev1.Volume, error) {
+	var found []*volumev1.Volume
+	var others []string // selected, and without files
+	err := volumedata.Each(ctx, r.Location, r.Backup, func(d volumedata.Data) error {
+		switch {
+		case !selects(r.Volume, d):
+		case d.Files == nil || d.Files.ID == "" || cmp.Or(d.Files.Uploader, uploaderKopia) != uploaderKopia:
+			others = append(others, d.String())
+		default:
+			found = mergeVolume(found, d)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("volumes of backup %q: %w", r.Backup, err)
+	}
+	if len(found) == 0 && len(others) > 0 {
+		return nil, fmt.Errorf("the backup has no files of the volume, but %s: %w", listNames(others), errgrpc.ErrNotFound)
+	}
+	slices.SortFunc(found, func(a, b *volumev1.Volume) int { return strings.Compare(nameVolume(a), nameVolume(b)) })
+	return found, nil
+}
+
+// findVolume returns the one volume that is selected.
+func (r *Reader) findVolume(ctx context.Context) (*volumev1.Volume, error) {
+	found, err := r.findVolumes(ctx)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(found) == 0:
+		return nil, fmt.Errorf("a volume of that name with files in backup %q: %w", r.Backup, errgrpc.ErrNotFound)
+	case len(found) > 1:
+		names := make([]string, len(found))
+		for i, v := range found {
+			names[i] = nameVolume(v)
+		}
+		return nil, errgrpc.Field("volume", "several match, name one with its namespace: %s", listNames(names))
+	}
+	return found[0], nil
+}
+
+func selects(s *volumev1.VolumeSelector, d volumedata.Data) bool {
+	matches := func(want, have string) bool { return want == "" || want == have }
+	return matches(s.GetNamespace(), d.Namespace) && matches(s.GetClaim(), d.Claim) && matches(s.GetPod(), d.Pod) && matches(s.GetPodVolume(), d.PodVolume)
+}
+
+// mergeVolume adds a volume, or what another file of the backup says of it.
+func mergeVolume(found []*volumev1.Volume, d volumedata.Data) []*volumev1.Volume {
+	i := slices.IndexFunc(found, func(v *volumev1.Volume) bool { return v.GetSnapshotId() == d.Files.ID })
+	if i < 0 {
+		i, found = len(found), append(found, &volumev1.Volume{Namespace: d.Namespace, SnapshotId: d.Files.ID})
+	}
+	v := found[i]
+	v.Claim, v.Pod, v.PodVolume, v.Size = cmp.Or(v.GetClaim(), d.Claim), cmp.Or(v.GetPod(), d.Pod), cmp.Or(v.GetPodVolume(), d.PodVolume), cmp.Or(v.GetSize(), d.Files.Size)
+	return found
+}
+
+// nameVolume names a volume as the command line does.
+func nameVolume(v *volumev1.Volume) string {
+	if v.GetClaim() != "" {
+		return fmt.Sprintf("%s in namespace %s", v.GetClaim(), v.GetNamespace())
+	}
+	return fmt.Sprintf("%s/%s in namespace %s", v.GetPod(), v.GetPodVolume(), v.GetNamespace())
+}
+
+func listNames(names []string) string {
+	names = slices.Compact(names)
+	if more := len(names) - named; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:named], ", "), more)
+	}
+	return strings.Join(names, ", ")
+}
