@@ -166,7 +166,7 @@ e2e-cluster: ## test the cluster with a node, as root, that nothing of it is lef
 
 .PHONY: bench
 bench: ## measure, and write .out/bench.json (BENCH=quick takes a few minutes; BENCH=resume: takeover only)
-	@e2e/tools/build.sh $(CONTROL_PLANE) versitygw
+	@e2e/tools/build.sh $(CONTROL_PLANE) versitygw kopia
 	@$(MAKE) --no-print-directory build
 	@BENCH=$(BENCH) bin/e2e/bench
 

@@ -37,6 +37,8 @@ type Config struct {
 	Manifest int
 	// GetItem is the number of 900 KB objects of the backup from which one is read; 0 leaves that out.
 	GetItem int
+	// Volumes is the size of the tree of files that is stored and restored, in MiB; 0 leaves that out.
+	Volumes int
 	// Search is the number of objects of each of the 100 backups whose search index is measured; 0 leaves
 	// that and queries out.
 	Search int
@@ -107,6 +109,7 @@ func (b *bench) measurements() []measurement {
 		measurement{"manifest", b.Manifest, b.measureManifest},
 		measurement{"huge objects", b.Huge, b.measureHuge},
 		measurement{"one object", b.GetItem, b.measureGetItem},
+		measurement{"volume data", b.Volumes, b.measureVolumes},
 	)
 	return slices.DeleteFunc(all, func(m measurement) bool { return m.size == 0 })
 }

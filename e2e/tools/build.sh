@@ -39,6 +39,7 @@ containerd|containerd|github.com/containerd/containerd/v2/cmd/containerd
 containerd-shim-runc-v2|containerd|github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2
 ctr|containerd|github.com/containerd/containerd/v2/cmd/ctr
 runc|runc|github.com/opencontainers/runc|-tags=seccomp
+kopia|kopia|github.com/kopia/kopia
 jaeger|jaeger|github.com/jaegertracing/jaeger/cmd/all-in-one
 cluster-api-manager|clusterapi|sigs.k8s.io/cluster-api
 velero|velero|github.com/vmware-tanzu/velero/cmd/velero
@@ -83,8 +84,8 @@ if [[ ${1:-} == --module ]]; then
   exit
 fi
 if (($# == 0)); then
-  # Only `make test-all` needs Velero, Cluster API and Jaeger, and only `make cluster-up` a node: they take minutes to build.
-  mapfile -t names < <(grep . <<<"$tools" | grep -vE '^(velero|cluster-api|jaeger)|\|(node|containerd|runc|coredns)\|' | cut -d'|' -f1)
+  # Only `make test-all` needs Velero, Cluster API and Jaeger, only `make bench` kopia, and only `make cluster-up` a node: they take minutes to build.
+  mapfile -t names < <(grep . <<<"$tools" | grep -vE '^(velero|cluster-api|jaeger|kopia)|\|(node|containerd|runc|coredns)\|' | cut -d'|' -f1)
   set -- "${names[@]}"
 fi
 for name in "$@"; do grep -q "^$name|" <<<"$tools" || { echo "build.sh: no tool is called $name" >&2; exit 2; }; done

@@ -4,7 +4,7 @@
 // only what polls operations, BENCH=huge only objects of 900 KB, BENCH=plugins only what plugins cost,
 // BENCH=footprint only the memory of a restore of a million objects, BENCH=manifest only the manifest of as
 // many, and one object that is read out of a backup of a gibibyte, BENCH=search only the search index,
-// BENCH=plan only the dry run of a backup.
+// BENCH=plan only the dry run of a backup, BENCH=volumes only the data of volumes, beside kopia's own command.
 package main
 
 import (
@@ -61,9 +61,9 @@ func runBench(ctx context.Context) error {
 func parseSizes(wanted string) (bench.Config, error) {
 	switch wanted {
 	case "":
-		return bench.Config{Sizes: []int{10_000, 50_000}, Huge: 2000, Plan: 50_000, Restore: 10_000, Plugins: 10_000, Queue: []int{100, 1000, 10_000}, Ended: 3000, Operations: 10_000, Resume: 50_000, ClaimTimeout: 30 * time.Second, Footprint: 1_000_000, Search: 50_000, Manifest: 1_000_000, GetItem: 1600}, nil
+		return bench.Config{Sizes: []int{10_000, 50_000}, Huge: 2000, Plan: 50_000, Restore: 10_000, Plugins: 10_000, Queue: []int{100, 1000, 10_000}, Ended: 3000, Operations: 10_000, Resume: 50_000, ClaimTimeout: 30 * time.Second, Footprint: 1_000_000, Search: 50_000, Manifest: 1_000_000, GetItem: 1600, Volumes: 2048}, nil
 	case "quick":
-		return bench.Config{Sizes: []int{2000, 10_000}, Huge: 200, Plan: 10_000, Restore: 2000, Plugins: 2000, Queue: []int{100, 1000}, Ended: 3000, Operations: 10_000, Resume: 10_000, ClaimTimeout: 5 * time.Second, Footprint: 100_000, Search: 5000, Manifest: 100_000, GetItem: 200}, nil
+		return bench.Config{Sizes: []int{2000, 10_000}, Huge: 200, Plan: 10_000, Restore: 2000, Plugins: 2000, Queue: []int{100, 1000}, Ended: 3000, Operations: 10_000, Resume: 10_000, ClaimTimeout: 5 * time.Second, Footprint: 100_000, Search: 5000, Manifest: 100_000, GetItem: 200, Volumes: 64}, nil
 	case "queue":
 		return bench.Config{Queue: []int{100, 1000, 10_000}, Ended: 3000}, nil
 	case "operations":
@@ -82,10 +82,12 @@ func parseSizes(wanted string) (bench.Config, error) {
 		return bench.Config{Plan: 50_000}, nil
 	case "search":
 		return bench.Config{Search: 50_000}, nil
+	case "volumes":
+		return bench.Config{Volumes: 2048}, nil
 	case "plugins":
 		return bench.Config{Plugins: 10_000}, nil
 	case "resume":
 		return bench.Config{Resume: 50_000, ClaimTimeout: 30 * time.Second}, nil
 	}
-	return bench.Config{}, fmt.Errorf("BENCH=%s: want nothing, quick, sizes, restore, queue, operations, huge, plugins, footprint, manifest, plan, search or resume", wanted)
+	return bench.Config{}, fmt.Errorf("BENCH=%s: want nothing, quick, sizes, restore, queue, operations, huge, plugins, footprint, manifest, plan, search, volumes or resume", wanted)
 }
