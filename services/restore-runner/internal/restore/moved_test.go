@@ -115,9 +115,10 @@ func TestAClaimWithoutMovedDataIsAnErrorAndNotCreated(t *testing.T) {
 		path   string
 		change func(object)
 	}{
-		"DataUpload velero/b-7x2: it is Failed and not Completed": {upload, status("phase", "Failed")},
-		"it is InProgress and not Completed: stuck":               {upload, func(o object) { status("phase", "InProgress")(o); status("message", "stuck")(o) }},
-		"DataUpload velero/b-7x2: it has no snapshot":             {upload, status("snapshotID", "")},
+		"DataUpload velero/b-7x2: it is Completed and has no snapshot": {upload, status("snapshotID", "")},
+		"it is InProgress and has no snapshot: stuck": {upload, func(o object) {
+			o["status"] = object{"phase": "InProgress", "message": "stuck"}
+		}},
 		"DataUpload velero/b-7x2: it is of another claim":         {upload, func(o object) { o["spec"].(object)["sourcePVC"] = "other" }},
 		`its data is with data mover "acme", which is not served`: {upload, func(o object) { o["spec"].(object)["datamover"] = "acme" }},
 		"DataUpload velero/other is not in the backup": {claim, func(o object) {
@@ -142,6 +143,17 @@ func TestAClaimWithoutMovedDataIsAnErrorAndNotCreated(t *testing.T) {
 			require.Empty(t, downloadsOf(s))
 		})
 	}
+}
+
+// What could be read comes back, as with file-system backups.
+func TestAPartOfTheDataIsRestoredWithAWarning(t *testing.T) {
+	const upload = "resources/datauploads.velero.io/namespaces/velero/b-7x2.json"
+	s, b := newMoveServer(t), movedClaim(t)
+	b.bodies[upload] = bytes.Replace(b.bodies[upload], []byte(`"Completed"`), []byte(`"Failed"`), 1)
+	f := runMoved(t, s, b, toB())
+	require.Empty(t, f.results.Errors.allMessages())
+	require.Equal(t, "persistentvolumeclaims b/data: its DataUpload is Failed: what that could not read is not in the snapshot", f.results.Warnings.allMessages())
+	require.Len(t, downloadsOf(s), 1)
 }
 
 func TestAClaimOfTheClusterGetsNoMovedData(t *testing.T) {

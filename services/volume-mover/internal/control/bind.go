@@ -22,8 +22,9 @@ const annotationBound = "pv.kubernetes.io/bound-by-controller"
 // bindInterval is the time between two looks at a volume that goes over to its claim.
 const bindInterval = time.Second
 
-// keepVolume has the volume, which has all data, be kept whatever becomes of its claim, and notes it in the request: a
-// successor goes on with it when the mover and its claim are gone. From then on a cancel comes too late.
+// keepVolume has the volume, which has all content, be kept whatever becomes of its claim, and notes it in the request: a
+// successor goes on with it when the mover and its claim are gone. From then on a cancel comes too late. The message of
+// the request says by then what is missing besides content, if anything is.
 func (c *Controller) keepVolume(ctx context.Context, v view) error {
 	target, err := c.readTarget(ctx, v)
 	if err == nil {
@@ -68,7 +69,7 @@ func isBoundTo(pv *corev1.PersistentVolume, claim client.Object) bool {
 	return ref != nil && ref.Namespace == claim.GetNamespace() && ref.Name == claim.GetName()
 }
 
-// bindVolume takes the next step by which a volume with all data goes over from the claim of the mover Pod to the target
+// bindVolume takes the next step by which a volume with all content goes over from the claim of the mover Pod to the target
 // claim.
 func (c *Controller) bindVolume(ctx context.Context, v view, pod *corev1.Pod) (time.Duration, error) {
 	pv := &corev1.PersistentVolume{}
@@ -115,6 +116,9 @@ func (c *Controller) handOver(ctx context.Context, v view, pod *corev1.Pod, pv *
 	}
 	if err := c.restorePolicy(ctx, pv); err != nil {
 		return err
+	}
+	if *v.message != "" {
+		return c.failRequest(ctx, v, "the claim has its content, but: %s", *v.message)
 	}
 	return c.endRequest(ctx, v, velerov1.PodVolumePhaseCompleted, "", func(view) {})
 }

@@ -164,8 +164,12 @@ func (c *Controller) removeDownload(ctx context.Context, v view) (time.Duration,
 	if v.filled != "" && *v.phase != velerov1.PodVolumePhaseCompleted { // its claim may be gone
 		pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: v.filled}}
 		err := kube.Update(ctx, c.Reader, c.Client, pv, func(fresh *corev1.PersistentVolume) error {
-			if ref := fresh.Spec.ClaimRef; ref != nil && ref.UID == "" {
+			switch ref := fresh.Spec.ClaimRef; {
+			case ref == nil:
+			case ref.UID == "":
 				ref.UID = v.GetUID() // of no claim: the volume is released
+			case fresh.Status.Phase == corev1.VolumeBound && ref.Namespace == v.claim.Namespace && ref.Name == v.claim.Name:
+				return kube.ErrSkip
 			}
 			fresh.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimDelete
 			return nil

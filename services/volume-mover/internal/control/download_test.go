@@ -293,7 +293,7 @@ func TestADownloadThatDoesNotEndLeavesNothing(t *testing.T) {
 	}{
 		"the mover fails": {func(d *downloadBed) { d.end("r-1", outcome.Result{Phase: outcome.Failed, Message: "no bucket"}) }, "Failed", "no bucket"},
 		"a file is missing": {func(d *downloadBed) {
-			d.end("r-1", outcome.Result{Phase: outcome.PartiallyFailed, Message: "entries that are not whole: 1"})
+			d.end("r-1", outcome.Result{Phase: outcome.PartiallyFailed, Message: "entries that are not whole: 1", Rules: map[outcome.Rule]int64{outcome.Unreadable: 1}})
 		}, "Failed", "not whole"},
 		"canceled": {func(d *downloadBed) { d.update(d.download, func() { d.download.Spec.Cancel = true }) }, "Canceled", "canceled"},
 		"the class retains": {func(d *downloadBed) {
@@ -324,6 +324,23 @@ func TestADownloadThatDoesNotEndLeavesNothing(t *testing.T) {
 			require.Empty(t, d.volumes())
 		})
 	}
+}
+
+// An owner that cannot be set, as on NFS that squashes root, is an error. The content comes back all the same.
+func TestContentWithoutItsOwnersIsBound(t *testing.T) {
+	d := newDownloadBed(t, storagev1.VolumeBindingImmediate)
+	d.settle()
+	d.run("r-1")
+	d.settle()
+	d.end("r-1", outcome.Result{
+		Phase: outcome.PartiallyFailed, Message: "entries that are not whole: 1", Rules: map[outcome.Rule]int64{outcome.Metadata: 1},
+		Entries: []outcome.Entry{{Path: "a", Rule: outcome.Metadata, Error: "EPERM"}},
+	})
+	d.settle()
+	require.Equal(t, "Failed", d.phase())
+	require.Equal(t, "the claim has its content, but: entries that are not whole: 1; a: metadata: EPERM", d.download.Status.Message)
+	d.download.Status.Phase = v2alpha1.DataMovePhase(velerov1.PodVolumePhaseCompleted) // but for that
+	d.requireFilled()
 }
 
 // A mover that was killed is replaced: the volume is its own.

@@ -111,10 +111,10 @@ func (c *Controller) finishTransfer(ctx context.Context, v view, pod *corev1.Pod
 			r.Status.SnapshotID, r.Status.IncrementalBytes, r.Status.Path = result.SnapshotID, result.IncrementalBytes, volumePath
 		}
 	}
-	if v.kind != kindDownload || phase != velerov1.PodVolumePhaseCompleted {
+	if v.kind != kindDownload || phase != velerov1.PodVolumePhaseCompleted && (result.Phase != outcome.PartiallyFailed || result.LacksContent()) {
 		return c.endRequest(ctx, v, phase, message, note)
 	}
-	if _, err := c.writeStatus(ctx, v, note); err != nil {
+	if _, err := c.writeStatus(ctx, v, func(f view) { note(f); *f.message = message }); err != nil {
 		return err
 	}
 	return c.keepVolume(ctx, v)

@@ -33,7 +33,7 @@ func (f *Filler) fillMoved(ctx context.Context, e *outcome.Entry, o *object.Obje
 	if isStatic(o) {
 		return errStatic
 	}
-	upload, err := f.readUpload(ctx, o, object.MapAt(stored, "metadata"))
+	upload, err := f.readUpload(ctx, e, o, object.MapAt(stored, "metadata"))
 	if err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func (f *Filler) fillMoved(ctx context.Context, e *outcome.Entry, o *object.Obje
 
 // readUpload reads from the backup the DataUpload that took the data of a claim, regardless of the filters of the
 // restore. One that has no data is an error.
-func (f *Filler) readUpload(ctx context.Context, o *object.Object, meta map[string]any) (*v2alpha1.DataUpload, error) {
+func (f *Filler) readUpload(ctx context.Context, e *outcome.Entry, o *object.Object, meta map[string]any) (*v2alpha1.DataUpload, error) {
 	text := object.TextAt(object.MapAt(meta, "annotations"), velerov1.AnnotationDataUploadName)
 	namespace, name, ok := strings.Cut(text, "/")
 	if !ok {
@@ -81,10 +81,10 @@ func (f *Filler) readUpload(ctx context.Context, o *object.Object, meta map[stri
 		err = errAlien
 	case u.Spec.DataMover != "" && u.Spec.DataMover != dataMover:
 		err = fmt.Errorf("its data is with data mover %q, which is not served", u.Spec.DataMover)
-	case phase != velerov1.PodVolumePhaseCompleted:
-		err = errors.New(strings.TrimSuffix(fmt.Sprintf("it is %s and not Completed: %s", phase, u.Status.Message), ": "))
 	case u.Status.SnapshotID == "":
-		err = errors.New("it has no snapshot")
+		err = errors.New(strings.TrimSuffix(fmt.Sprintf("it is %s and has no snapshot: %s", phase, u.Status.Message), ": "))
+	case phase != velerov1.PodVolumePhaseCompleted:
+		e.Warn(fmt.Sprintf("its DataUpload is %s: what that could not read is not in the snapshot", phase))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("DataUpload %s: %w", text, err)
