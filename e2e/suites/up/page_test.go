@@ -12,23 +12,25 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-io/holdfast/e2e/harness/product"
 	"github.com/holdfast-io/holdfast/e2e/harness/testbed"
 )
 
 // followPage types the commands of docs/bring-back.md, and looks for what the page says they print: each line of it in
-// the output of the commands before it, which may print more.
-func followPage(t *testing.T, cli *product.CLI) {
+// the output of the commands before it, which may print more. Then it looks into a backup of the page in Velero's layout.
+func followPage(t *testing.T, c client.Client, cli *product.CLI) {
 	t.Helper()
-	log := startUp(t, cli, t.TempDir()).LogPath()
+	server := startUp(t, cli, t.TempDir())
+	indexer, runner := servedAddress(t, server.LogPath(), "manifest-indexer"), servedAddress(t, server.LogPath(), "restore-runner")
 	kubectl, err := testbed.Binary("kubectl")
 	require.NoError(t, err)
 	page, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "bring-back.md"))
 	require.NoError(t, err)
 	// The server of a reader has the default addresses, which the page does not name.
 	prelude := fmt.Sprintf(`holdfast() { case "$2" in diff) set -- "$@" --manifest-address %s ;; plan) set -- "$@" --restore-address %s ;; esac; command holdfast "$@"; }`+"\n",
-		servedAddress(t, log, "manifest-indexer"), servedAddress(t, log, "restore-runner"))
+		indexer, runner)
 	output := ""
 	blocks := strings.Split(string(page), "```")
 	for i := 1; i < len(blocks); i += 2 {
@@ -43,6 +45,8 @@ func followPage(t *testing.T, cli *product.CLI) {
 			}
 		}
 	}
+	forgeVelerosBackup(t, filepath.Join(server.DataDir, "objects", "backups", "backups"), "yesterday", "foreign")
+	lookIntoForeign(t, c, cli, indexer, runner)
 }
 
 // servedAddress finds in the server's log where a service answers. The line follows the readiness that up waits for, at

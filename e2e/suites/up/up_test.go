@@ -34,7 +34,7 @@ func TestUp(t *testing.T) {
 	}
 	t.Run("sets up, stops and starts again", func(t *testing.T) { startTwice(t, c, cli(t, "twice")) })
 	t.Run("refuses a data directory in use", func(t *testing.T) { refuseUsedDirectory(t, cli(t, "used")) })
-	t.Run("brings back what a page of the documentation says", func(t *testing.T) { followPage(t, cli(t, "page")) })
+	t.Run("brings back what a page of the documentation says", func(t *testing.T) { followPage(t, c, cli(t, "page")) })
 	t.Run("says what is in the way of a port", func(t *testing.T) { nameThePort(t, cli(t, "port")) })
 }
 
