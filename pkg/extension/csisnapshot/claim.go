@@ -3,6 +3,7 @@ package csisnapshot
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -60,6 +61,9 @@ func (a *claimAction) Start(ctx context.Context, o *action.Object, _ *action.Bac
 	if of == nil {
 		return claimWithoutSnapshot(o, c)
 	}
+	if a.Movement != nil {
+		return a.moveClaim(ctx, o, of)
+	}
 	h, err := a.holdVolume(ctx, of)
 	if err != nil {
 		return r, err
@@ -94,13 +98,18 @@ func (s *Snapshotter) takeSnapshot(ctx context.Context, of *snapshotSubject, h *
 		vs, err = s.annotatePair(ctx, vs, vsc)
 	}
 	if err != nil && ctx.Err() == nil {
-		removing, done := context.WithTimeout(ctx, discardLimit)
-		defer done()
-		if failed := s.Discard(removing, made.Namespace, made.Name); failed != nil {
-			s.Log.WarnContext(ctx, "snapshot of no use not removed, it will be with the end of the backup", "snapshot", made.Namespace+"/"+made.Name, "error", failed)
-		}
+		s.discardUseless(ctx, client.ObjectKeyFromObject(made))
 	}
 	return vs, vsc, err
+}
+
+// discardUseless removes a snapshot that nothing will name.
+func (s *Snapshotter) discardUseless(ctx context.Context, snapshot client.ObjectKey) {
+	removing, done := context.WithTimeout(ctx, discardLimit)
+	defer done()
+	if err := s.Discard(removing, snapshot.Namespace, snapshot.Name); err != nil {
+		s.Log.WarnContext(ctx, "snapshot of no use not removed, it will be with the end of the backup", "snapshot", snapshot.String(), "error", err)
+	}
 }
 
 // annotatePair writes on snapshot and content what restores and deletions go by.
@@ -149,18 +158,7 @@ func (s *Snapshotter) claimWithSnapshot(o *action.Object, vs *snapshotv1.VolumeS
 	if err != nil {
 		return action.BackupResult{}, err
 	}
-	labels, annotations := u.GetLabels(), u.GetAnnotations()
-	if labels == nil {
-		labels = map[string]string{}
-	}
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	labels[velerov1.LabelVolumeSnapshotName], labels[velerov1.LabelBackupName] = vs.Name, velerov1.LabelValue(s.Backup.Name)
-	annotations[velerov1.LabelVolumeSnapshotName] = vs.Name
-	annotations[velerov1.AnnotationMustIncludeAdditional] = "true"
-	u.SetLabels(labels)
-	u.SetAnnotations(annotations)
+	s.nameSnapshot(u, vs.Name, map[string]string{velerov1.AnnotationMustIncludeAdditional: "true"})
 	if err := enlargeRequest(u, ptr.Deref(vsc.Status.RestoreSize, 0)); err != nil {
 		return action.BackupResult{}, err
 	}
@@ -168,6 +166,23 @@ func (s *Snapshotter) claimWithSnapshot(o *action.Object, vs *snapshotv1.VolumeS
 		Object:     action.FromContent(u.Object),
 		Additional: []action.Item{{GroupResource: Snapshots, Namespace: vs.Namespace, Name: vs.Name}},
 	}, nil
+}
+
+// nameSnapshot has a stored claim name its snapshot, by label and annotation, and adds further annotations.
+func (s *Snapshotter) nameSnapshot(u *unstructured.Unstructured, snapshot string, further map[string]string) {
+	labels, annotations := u.GetLabels(), u.GetAnnotations()
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	labels[velerov1.LabelVolumeSnapshotName], labels[velerov1.LabelBackupName] = snapshot, velerov1.LabelValue(s.Backup.Name)
+	annotations[velerov1.LabelVolumeSnapshotName] = snapshot
+	delete(annotations, velerov1.AnnotationDataUploadName) // of another backup
+	maps.Copy(annotations, further)
+	u.SetLabels(labels)
+	u.SetAnnotations(annotations)
 }
 
 // enlargeRequest raises the storage request of the stored claim to what a volume of the snapshot needs.
@@ -187,13 +202,16 @@ func enlargeRequest(u *unstructured.Unstructured, size int64) error {
 
 // claimWithoutSnapshot is a claim without a snapshot, as it is stored.
 func claimWithoutSnapshot(o *action.Object, c *claim) (action.BackupResult, error) {
-	if _, marked := c.Metadata.Annotations[velerov1.LabelVolumeSnapshotName]; !marked {
+	_, marked := c.Metadata.Annotations[velerov1.LabelVolumeSnapshotName]
+	if _, moved := c.Metadata.Annotations[velerov1.AnnotationDataUploadName]; !marked && !moved {
 		return action.BackupResult{Object: o}, nil
 	}
 	u, err := o.Copy()
 	if err != nil {
 		return action.BackupResult{}, err
 	}
-	unstructured.RemoveNestedField(u.Object, "metadata", "annotations", velerov1.LabelVolumeSnapshotName)
+	for _, key := range []string{velerov1.LabelVolumeSnapshotName, velerov1.AnnotationDataUploadName} {
+		unstructured.RemoveNestedField(u.Object, "metadata", "annotations", key)
+	}
 	return action.BackupResult{Object: action.FromContent(u.Object)}, nil
 }

@@ -41,6 +41,7 @@ type bed struct {
 	driver *csitest.Driver
 	backup *velerov1.Backup
 	stop   func() // ends what the driver does by itself
+	serve  func(version, resource, kind string)
 }
 
 func newBed(t *testing.T, claims int, classes ...snapshotv1.VolumeSnapshotClass) *bed {
@@ -59,6 +60,7 @@ func newBed(t *testing.T, claims int, classes ...snapshotv1.VolumeSnapshotClass)
 		driver: &csitest.Driver{Client: c, Name: driver},
 		backup: &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "b", UID: "uid-b"}},
 	}
+	b.serve = func(version, resource, kind string) { server.Serve(version, resource, kind, true) }
 	if classes == nil {
 		classes = []snapshotv1.VolumeSnapshotClass{classOf("only")}
 	}

@@ -13,6 +13,7 @@ import (
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
@@ -32,6 +33,8 @@ type Snapshotter struct {
 	// Skips reports whether the data of a claim is taken otherwise, and needs no snapshot; nil skips
 	// none.
 	Skips func(ctx context.Context, namespace, claim string) (bool, error)
+	// Movement has the data of the snapshots be moved, and the snapshots go then; nil leaves both where they are.
+	Movement *Movement
 	// Warn reports what a user should know about the backup; nil reports nothing.
 	Warn func(message string)
 
@@ -54,6 +57,7 @@ type claim struct {
 	Metadata struct {
 		Name        string            `json:"name"`
 		Namespace   string            `json:"namespace"`
+		UID         types.UID         `json:"uid"`
 		Labels      map[string]string `json:"labels"`
 		Annotations map[string]string `json:"annotations"`
 	} `json:"metadata"`
@@ -136,7 +140,7 @@ func (s *Snapshotter) WhyNotTaken(ctx context.Context, pv *corev1.PersistentVolu
 
 func claimOf(o *corev1.PersistentVolumeClaim) *claim {
 	c := &claim{}
-	c.Metadata.Name, c.Metadata.Namespace, c.Metadata.Labels, c.Metadata.Annotations = o.Name, o.Namespace, o.Labels, o.Annotations
+	c.Metadata.Name, c.Metadata.Namespace, c.Metadata.UID, c.Metadata.Labels, c.Metadata.Annotations = o.Name, o.Namespace, o.UID, o.Labels, o.Annotations
 	c.Spec.VolumeName, c.Status.Phase = o.Spec.VolumeName, o.Status.Phase
 	return c
 }

@@ -170,16 +170,17 @@ func BackupLabels(uid string) map[string]string {
 	return map[string]string{velerov1.LabelBackupUID: uid}
 }
 
-// CancelBackups cancels the requests of a backup that are not final.
+// CancelBackups cancels the requests of a backup that are not final, PodVolumeBackups and DataUploads.
 func (a API) CancelBackups(ctx context.Context, backup *velerov1.Backup, reason string) error {
-	list, err := a.ListBackups(ctx, BackupLabels(string(backup.UID)))
-	if err != nil {
-		return err
-	}
-	for i := range list {
-		r := BackupRequest(&list[i])
-		if err := a.CancelRequest(ctx, &r, reason); err != nil {
+	for _, name := range []string{NameBackup, NameUpload} {
+		all, err := a.listRequests(ctx, name, BackupLabels(string(backup.UID)))
+		if err != nil {
 			return err
+		}
+		for i := range all {
+			if err := a.CancelRequest(ctx, &all[i], reason); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

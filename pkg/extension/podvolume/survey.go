@@ -158,13 +158,43 @@ type agents struct{ nodes []string }
 // checkMover returns why no request for a volume on the node can be served; empty where one can. Of
 // several node-agents and volume-mover one alone may serve the requests of a node.
 func (b *Backupper) checkMover(ctx context.Context, node string) (string, error) {
+	if err := b.findAgents(ctx); err != nil {
+		return "", err
+	}
+	switch {
+	case b.Mover == MoverVelero && !slices.Contains(b.agents.nodes, node):
+		return fmt.Sprintf("no node-agent of Velero runs on node %s, and --volume-mover is %s", node, b.Mover), nil
+	case b.Mover != MoverVelero && len(b.agents.nodes) > 0:
+		return fmt.Sprintf("Velero's node-agent runs in namespace %s and would take the request: remove it, or set --volume-mover=%s", b.Namespace, MoverVelero), nil
+	}
+	return "", nil
+}
+
+// FindProblem returns why no request for a snapshot can be served, which any node may be; empty where one can.
+func (b *Backupper) FindProblem(ctx context.Context) (string, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := b.findAgents(ctx); err != nil {
+		return "", err
+	}
+	switch {
+	case b.Mover != MoverVelero:
+		return b.checkMover(ctx, "")
+	case len(b.agents.nodes) == 0:
+		return fmt.Sprintf("no node-agent of Velero runs, and --volume-mover is %s", b.Mover), nil
+	}
+	return "", nil
+}
+
+// findAgents finds the nodes on which Velero's node-agent runs, once.
+func (b *Backupper) findAgents(ctx context.Context) error {
 	if b.agents == nil {
 		var pods corev1.PodList
 		err := b.retryCall(ctx, "list the Pods of Velero's node-agent", func() error {
 			return b.Reader.List(ctx, &pods, client.InNamespace(b.Namespace), client.MatchingLabels{"role": "node-agent"})
 		})
 		if err != nil {
-			return "", err
+			return err
 		}
 		found := &agents{}
 		for i := range pods.Items {
@@ -174,11 +204,5 @@ func (b *Backupper) checkMover(ctx context.Context, node string) (string, error)
 		}
 		b.agents = found
 	}
-	switch {
-	case b.Mover == MoverVelero && !slices.Contains(b.agents.nodes, node):
-		return fmt.Sprintf("no node-agent of Velero runs on node %s, and --volume-mover is %s", node, b.Mover), nil
-	case b.Mover != MoverVelero && len(b.agents.nodes) > 0:
-		return fmt.Sprintf("Velero's node-agent runs in namespace %s and would take the request: remove it, or set --volume-mover=%s", b.Namespace, MoverVelero), nil
-	}
-	return "", nil
+	return nil
 }

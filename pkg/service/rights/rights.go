@@ -79,6 +79,7 @@ func backupRunner(o Options) Rules {
 		Namespaced: slices.Concat(duty, instance, events, []rbacv1.PolicyRule{
 			veleroRule([]string{"backups"}, "get", "list", "watch", "patch"), veleroRule([]string{"schedules"}, "list", "watch"),
 			veleroRule([]string{"volumesnapshotlocations"}, "get"), veleroRule([]string{"podvolumebackups"}, "create", "patch"),
+			veleroRule([]string{"datauploads"}, "get", "create", "patch"),
 			ruleForName("holdfast-queue", policyRule("", "configmaps", "get", "update")),
 		}),
 		Cluster: []rbacv1.PolicyRule{cluster, policyRule("*", "*", "list")},
@@ -118,7 +119,7 @@ func monitorRules(o Options) Rules {
 	r := Rules{
 		Namespaced: slices.Concat(events, []rbacv1.PolicyRule{
 			veleroRule([]string{"backups", "restores"}, "get", "list", "watch", "patch"), policyRule("coordination.k8s.io", "leases", "get"),
-			veleroRule([]string{"podvolumebackups", "podvolumerestores"}, "list", "patch"),
+			veleroRule([]string{"podvolumebackups", "podvolumerestores", "datauploads", "datadownloads"}, "list", "patch"),
 		}),
 		Cluster: []rbacv1.PolicyRule{cluster},
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
@@ -61,6 +62,9 @@ func (a *actionSource) Open(ctx context.Context, backup *velerov1.Backup, catalo
 	if snapshotter != nil {
 		snapshotter.Skips = func(ctx context.Context, namespace, claim string) (bool, error) {
 			return podVolumes.Takes(ctx, namespace, claim, false)
+		}
+		if ptr.Deref(backup.Spec.SnapshotMoveData, false) {
+			snapshotter.Movement = &csisnapshot.Movement{Namespace: podVolumes.Namespace, FindProblem: podVolumes.FindProblem}
 		}
 		ownItems = append(ownItems, snapshotter.Actions()...)
 		asks = slices.Concat(builtinAsks, snapshotAsks, []schema.GroupResource{{Resource: "secrets"}})

@@ -50,6 +50,7 @@ exactly these. namespaced rules hold in the release's namespace, cluster rules e
 - {apiGroups: [velero.io], resources: [schedules], verbs: [list, watch]}
 - {apiGroups: [velero.io], resources: [volumesnapshotlocations], verbs: [get]}
 - {apiGroups: [velero.io], resources: [podvolumebackups], verbs: [create, patch]}
+- {apiGroups: [velero.io], resources: [datauploads], verbs: [get, create, patch]}
 - {apiGroups: [""], resources: [configmaps], resourceNames: [holdfast-queue], verbs: [get, update]}
 {{- end -}}
 
@@ -95,7 +96,7 @@ exactly these. namespaced rules hold in the release's namespace, cluster rules e
 {{ include "holdfast.rights.events" . }}
 - {apiGroups: [velero.io], resources: [backups, restores], verbs: [get, list, watch, patch]}
 - {apiGroups: [coordination.k8s.io], resources: [leases], verbs: [get]}
-- {apiGroups: [velero.io], resources: [podvolumebackups, podvolumerestores], verbs: [list, patch]}
+- {apiGroups: [velero.io], resources: [podvolumebackups, podvolumerestores, datauploads, datadownloads], verbs: [list, patch]}
 {{- end -}}
 
 {{- define "holdfast.rights.cluster.async-operation-monitor" -}}

@@ -27,6 +27,7 @@ type VolumeInfo struct {
 	Result              string            `json:"result,omitempty"`
 	Native              *NativeInfo       `json:"nativeSnapshotInfo,omitempty"`
 	CSI                 *CSIInfo          `json:"csiSnapshotInfo,omitempty"`
+	Movement            *MovementInfo     `json:"snapshotDataMovementInfo,omitempty"`
 	PodVolume           *PodVolumeInfo    `json:"pvbInfo,omitempty"`
 	Volume              *PersistentVolume `json:"pvInfo,omitempty"`
 

@@ -9,6 +9,8 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/archive/assembly"
 	"github.com/holdfast-io/holdfast/pkg/archive/commit"
+	"github.com/holdfast-io/holdfast/pkg/extension/csisnapshot"
+	"github.com/holdfast-io/holdfast/pkg/extension/podvolume"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 )
@@ -21,7 +23,11 @@ func readRecords(ctx context.Context, s *State) error {
 	c := s.Composition
 	s.Contents.Hooks = velerov1.HookStatus{}
 	s.plan, s.volumes = commit.Plan(s.Backup, s.Cluster), newAboutVolumes(s.Dir)
-	s.volumes.ends = s.snapshotEnds()
+	s.volumes.ends, s.volumes.moves = s.endsOf(csisnapshot.NameSnapshot), s.endsOf(podvolume.NameUpload)
+	var err error
+	if s.volumes.uploads, err = s.listUploads(ctx); err != nil {
+		return err
+	}
 	if err := s.volumes.addRequests(s.requests); err != nil {
 		return err
 	}
@@ -29,7 +35,7 @@ func readRecords(ctx context.Context, s *State) error {
 		s.plan.Header.Revision = c.Revisions[0]
 	}
 	s.plan.Notes = append(s.plan.Notes, s.operationNotes()...)
-	err := checkpoint.Each(ctx, s.Store, c.Backup, c.UID, slices.Concat(c.Checkpoints, s.later), func(_ string, rec *checkpoint.Record) error {
+	err = checkpoint.Each(ctx, s.Store, c.Backup, c.UID, slices.Concat(c.Checkpoints, s.later), func(_ string, rec *checkpoint.Record) error {
 		if p := rec.Part; p.SidecarKey != "" {
 			s.plan.Parts = append(s.plan.Parts, assembly.PartRef{Key: p.Key, Size: p.Size, SHA256: p.SHA256,
 				SidecarKey: p.SidecarKey, SidecarSHA256: p.SidecarSHA256})

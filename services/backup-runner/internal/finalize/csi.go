@@ -13,14 +13,14 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 )
 
-// snapshotEnds returns how the operations of CSI snapshots ended, by their identifiers.
-func (s *State) snapshotEnds() map[string]operation.State {
+// endsOf returns how the operations of an action ended, by their identifiers.
+func (s *State) endsOf(action string) map[string]operation.State {
 	if s.Operations == nil {
 		return nil
 	}
 	ends, states := map[string]operation.State{}, s.Operations.States()
 	for i := range s.Operations.Operations() {
-		if op := &s.Operations.Operations()[i]; op.Action == csisnapshot.NameSnapshot {
+		if op := &s.Operations.Operations()[i]; op.Action == action {
 			ends[op.ID] = states[i]
 		}
 	}
@@ -29,7 +29,7 @@ func (s *State) snapshotEnds() map[string]operation.State {
 
 // countSnapshots returns how many CSI snapshots are in the backup, and how many of them are ready.
 func (s *State) countSnapshots() (attempted, completed int) {
-	for _, end := range s.snapshotEnds() {
+	for _, end := range s.endsOf(csisnapshot.NameSnapshot) {
 		attempted++
 		if end.Phase == operation.Completed {
 			completed++

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/apis/velero/v2alpha1"
 	"github.com/holdfast-io/holdfast/pkg/extension/podvolume"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
@@ -23,6 +24,7 @@ import (
 // PodVolumes are the requests of file-system backups; podvolume.API has them.
 type PodVolumes interface {
 	ListBackups(ctx context.Context, labels map[string]string) ([]velerov1.PodVolumeBackup, error)
+	ListUploads(ctx context.Context, labels map[string]string) ([]v2alpha1.DataUpload, error)
 	// CancelBackups cancels the requests of a backup that are not final.
 	CancelBackups(ctx context.Context, backup *velerov1.Backup, reason string) error
 }
@@ -65,6 +67,24 @@ func fixRequests(ctx context.Context, s *State) error {
 	}
 	s.requests, err = s.readRequests(ctx)
 	return err
+}
+
+// listUploads returns the DataUploads of the backup, by their operations.
+func (s *State) listUploads(ctx context.Context) (map[string]*v2alpha1.DataUpload, error) {
+	isMove := func(op operation.Operation) bool { return op.Action == podvolume.NameUpload }
+	if s.PodVolumes == nil || !slices.ContainsFunc(s.Composition.Operations, isMove) {
+		return nil, nil
+	}
+	var live []v2alpha1.DataUpload
+	err := retry.Loop{Clock: s.Clock, Log: s.Log}.Do(ctx, "list the DataUploads", func() (err error) {
+		live, err = s.PodVolumes.ListUploads(ctx, podvolume.BackupLabels(string(s.Backup.UID)))
+		return err
+	})
+	all := map[string]*v2alpha1.DataUpload{}
+	for i := range live {
+		all[live[i].Labels[velerov1.LabelAsyncOperation]] = &live[i]
+	}
+	return all, err
 }
 
 // encodeRequests is the file of requests: whole objects, as in Velero 1.18.

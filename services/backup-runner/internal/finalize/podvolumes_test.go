@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/apis/velero/v2alpha1"
 	"github.com/holdfast-io/holdfast/pkg/extension/podvolume"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/layout"
@@ -26,6 +27,7 @@ import (
 // requests are a cluster with PodVolumeBackups.
 type requests struct {
 	list      []velerov1.PodVolumeBackup
+	uploads   []v2alpha1.DataUpload
 	lists     int
 	cancelled []string // reasons
 }
@@ -33,6 +35,10 @@ type requests struct {
 func (r *requests) ListBackups(context.Context, map[string]string) ([]velerov1.PodVolumeBackup, error) {
 	r.lists++
 	return slices.Clone(r.list), nil
+}
+
+func (r *requests) ListUploads(context.Context, map[string]string) ([]v2alpha1.DataUpload, error) {
+	return slices.Clone(r.uploads), nil
 }
 
 func (r *requests) CancelBackups(_ context.Context, b *velerov1.Backup, reason string) error {

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/apis/velero/v2alpha1"
 	"github.com/holdfast-io/holdfast/pkg/archive/nativesnapshot"
 	"github.com/holdfast-io/holdfast/pkg/archive/part"
 	"github.com/holdfast-io/holdfast/pkg/extsort"
@@ -121,6 +122,9 @@ type aboutVolumes struct {
 	begun, completed int
 	// ends are the ends of the operations of CSI snapshots, by their identifiers.
 	ends map[string]operation.State
+	// moves are those of moved snapshots, uploads their DataUploads.
+	moves   map[string]operation.State
+	uploads map[string]*v2alpha1.DataUpload
 	// requests are the claims of file-system backups, as namespace/name.
 	requests map[string]struct{}
 	// undecided are the volumes of claims whose result no record has.
@@ -182,6 +186,11 @@ func (a *aboutVolumes) withoutRequested(infos []checkpoint.VolumeInfo) []checkpo
 
 // concludeSnapshot writes how the CSI snapshot of a volume ended.
 func (a *aboutVolumes) concludeSnapshot(v *checkpoint.VolumeInfo) {
+	if m := v.Movement; m != nil {
+		end := a.moves[m.OperationID]
+		v.ConcludeMovement(a.uploads[m.OperationID], &end)
+		return
+	}
 	if v.CSI == nil {
 		return
 	}

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/apis/velero/v2alpha1"
 	"github.com/holdfast-io/holdfast/pkg/extension/csisnapshot"
 	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
@@ -93,6 +94,10 @@ func TestADeletedBackupEndsItsSnapshots(t *testing.T) {
 type requestEnds struct{ of []string }
 
 func (r *requestEnds) ListBackups(context.Context, map[string]string) ([]velerov1.PodVolumeBackup, error) {
+	return nil, nil
+}
+
+func (r *requestEnds) ListUploads(context.Context, map[string]string) ([]v2alpha1.DataUpload, error) {
 	return nil, nil
 }
 

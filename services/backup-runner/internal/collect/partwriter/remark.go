@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/archive/reference"
@@ -116,17 +117,21 @@ func (r VolumeRules) hasCSISnapshot(m *objmeta.Meta) bool {
 }
 
 func (r VolumeRules) claimRemarks(m *objmeta.Meta, raw []byte) ([]joblog.Entry, *checkpoint.VolumeInfo) {
-	if r.hasCSISnapshot(m) {
+	moved := r.hasCSISnapshot(m) && m.Annotations.Has(velerov1.AnnotationDataUploadName)
+	if r.hasCSISnapshot(m) && !moved {
 		return nil, nil
 	}
 	info, err := checkpoint.SkippedVolume(raw, r.ByChoice)
+	if moved {
+		info, err = checkpoint.VolumeOfMoved(raw, types.UID(r.UID))
+	}
 	if err != nil {
 		e := EntryAbout(plan.Claims, m.Namespace, m.Name, "the volume of this claim is unknown", err)
 		e.Level = joblog.Error
 		return []joblog.Entry{e}, nil
 	}
 	info.PVCName, info.PVCNamespace = strings.Clone(m.Name), strings.Clone(m.Namespace)
-	if r.ByChoice {
+	if r.ByChoice || moved {
 		return nil, &info
 	}
 	if r.Snapshots && info.PVName != "" {
