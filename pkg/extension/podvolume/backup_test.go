@@ -181,9 +181,15 @@ func TestVolumesThatAreChosenByDefault(t *testing.T) {
 
 	without := b.newBackupper()
 	without.Claims = false
-	b.start(t, without, b.addPod(t, "q", nil, mounts("data"), scratch("own")))
+	_, notes = b.start(t, without, b.addPod(t, "q", nil, mounts("data"), scratch("own")))
+	require.Equal(t, []string{"info: volume data: no file-system backup: the resources of the backup leave out claims"}, notes)
 	require.Contains(t, b.requested(t), "q/own")
 	require.NotContains(t, b.requested(t), "q/data", "the backup takes no claims")
+	b.backup.Spec.DefaultVolumesToFsBackup = nil
+	named := b.newBackupper()
+	named.Claims = false
+	_, notes = b.start(t, named, b.addPod(t, "r", chooses("data"), mounts("data")))
+	require.Equal(t, []string{"warning: volume data: no file-system backup: the resources of the backup leave out claims"}, notes, "which was asked for")
 }
 
 // Each chosen volume that is not requested is accounted for (P10).
@@ -198,7 +204,9 @@ func TestAChosenVolumeThatIsNotTaken(t *testing.T) {
 		mover     podvolume.Mover
 		want      string
 	}{
-		"no such volume":           {chooses("typo"), scratch("v"), nil, false, "", "", "error: volume typo: no file-system backup: the pod has no volume of that name"},
+		"no such volume": {chooses("typo"), scratch("v"), nil, false, "", "", "error: volume typo: no file-system backup: the pod has no volume of that name"},
+		"the name of the claim": {chooses("db"), corev1.Volume{Name: "v", VolumeSource: mounts("db").VolumeSource}, nil, false, "", "",
+			"error: volume db: no file-system backup: the pod has no volume of that name, which is the claim of volume v: name that"},
 		"pending":                  {pending, scratch("v"), nil, true, "", "", "error: volume v: no file-system backup: the pod does not run: it is not scheduled; back up again once it runs, or name the volume in its annotation backup.velero.io/backup-volumes-excludes"},
 		"pending, on a node":       {func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending }, scratch("v"), nil, true, "", "", "error: volume v: no file-system backup: the pod does not run: it is Pending; back up again once it runs, or name the volume in its annotation backup.velero.io/backup-volumes-excludes"},
 		"ended, of the node":       {func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, scratch("v"), nil, true, "", "", "info: volume v: no file-system backup: the pod has ended, and what it had on its node may be gone"},

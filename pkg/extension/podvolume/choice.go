@@ -1,6 +1,7 @@
 package podvolume
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -18,13 +19,13 @@ type podVolume struct {
 	explicit bool
 	// mounted volumes are used by a container, so that the kubelet sets them up on the node.
 	mounted bool
-	// unfit is why a file-system backup never takes such a volume.
+	// unfit is why a file-system backup never takes such a volume, or this backup does not.
 	unfit string
 }
 
 // chooseVolumes returns the volumes of a Pod that the backup chooses for file-system backup, as
 // Velero 1.18 does: those that the Pod's annotation names, or with byDefault all but those that
-// another annotation names. The volume that a restore added to wait for its data is never chosen. Without claims volumes of claims are left alone. missing are names that
+// another annotation names. The volume that a restore added to wait for its data is never chosen. Without claims volumes of claims are unfit. missing are names that
 // no volume of the Pod has.
 func chooseVolumes(pod *corev1.Pod, byDefault, claims bool) (chosen []podVolume, missing []string) {
 	included, excluded := listNames(pod.Annotations[velerov1.AnnotationBackupVolumes]), listNames(pod.Annotations[velerov1.AnnotationBackupVolumesExcludes])
@@ -34,8 +35,10 @@ func chooseVolumes(pod *corev1.Pod, byDefault, claims bool) (chosen []podVolume,
 		one := podVolume{name: v.Name, claim: claimOf(pod.Name, v), explicit: slices.Contains(included, v.Name) && !byDefault, unfit: unfitVolume(v)}
 		_, one.mounted = used[v.Name]
 		switch {
-		case byDefault && (slices.Contains(excluded, v.Name) || one.unfit != ""), !byDefault && !one.explicit, v.Name == WaitContainer, one.claim != "" && !claims:
+		case byDefault && (slices.Contains(excluded, v.Name) || one.unfit != ""), !byDefault && !one.explicit, v.Name == WaitContainer:
 			continue
+		case one.claim != "" && !claims:
+			one.unfit = "the resources of the backup leave out claims"
 		}
 		chosen = append(chosen, one)
 	}
@@ -58,6 +61,16 @@ func listNames(text string) (names []string) {
 		}
 	}
 	return names
+}
+
+// explainMissing says why the annotation of a Pod names nothing that it has: often the claim in place of the volume.
+func explainMissing(pod *corev1.Pod, name string) string {
+	for i := range pod.Spec.Volumes {
+		if v := &pod.Spec.Volumes[i]; claimOf(pod.Name, v) == name {
+			return fmt.Sprintf("the pod has no volume of that name, which is the claim of volume %s: name that", v.Name)
+		}
+	}
+	return "the pod has no volume of that name"
 }
 
 // claimOf returns the claim of a volume of a Pod of that name; empty without one.

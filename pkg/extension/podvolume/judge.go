@@ -52,7 +52,7 @@ func (b *Backupper) judgePod(ctx context.Context, pod *corev1.Pod, hash string) 
 	var all []verdict
 	for _, name := range missing {
 		v := verdict{podVolume: podVolume{name: name, explicit: true}}
-		v.refuseVolume(joblog.Error, "the pod has no volume of that name")
+		v.refuseVolume(joblog.Error, "%s", explainMissing(pod, name))
 		all = append(all, v)
 	}
 	if len(chosen) == 0 {
@@ -81,6 +81,10 @@ func (b *Backupper) judgePod(ctx context.Context, pod *corev1.Pod, hash string) 
 
 // judgeVolume decides on a volume of a Pod that exists.
 func (b *Backupper) judgeVolume(ctx context.Context, s *survey, namespace string, p *podFacts, v *verdict, hash string) (err error) {
+	if v.unfit != "" {
+		v.refuseVolume(min(v.skipLevel(), joblog.Warning), "%s", v.unfit)
+		return nil
+	}
 	claim := client.ObjectKey{Namespace: namespace, Name: v.claim}
 	if v.claim != "" {
 		if v.facts, err = b.readClaim(ctx, claim); err != nil {
@@ -92,8 +96,6 @@ func (b *Backupper) judgeVolume(ctx context.Context, s *survey, namespace string
 	}
 	ended := p.phase == corev1.PodSucceeded || p.phase == corev1.PodFailed
 	switch owner := b.ownerOf(s, claim); {
-	case v.unfit != "":
-		v.refuseVolume(joblog.Warning, "%s", v.unfit)
 	case v.facts != nil && v.facts.unfit != "":
 		level := v.skipLevel()
 		if v.facts.onNode {

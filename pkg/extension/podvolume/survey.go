@@ -98,7 +98,7 @@ func (b *Backupper) addPod(s *survey, pod *corev1.Pod) {
 	chosen, _ := chooseVolumes(pod, b.byDefault(), b.Claims)
 	for i := range chosen {
 		v := &chosen[i]
-		if v.claim == "" || !v.mounted {
+		if v.claim == "" || !v.mounted || v.unfit != "" {
 			continue
 		}
 		if owner := s.owners[v.claim]; owner == "" || pod.Name < owner {
