@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/discovery"
@@ -16,16 +17,20 @@ import (
 
 	"github.com/holdfast-io/holdfast/e2e/harness/fleet"
 	"github.com/holdfast-io/holdfast/e2e/harness/kubelet"
+	"github.com/holdfast-io/holdfast/e2e/harness/moverpods"
 	"github.com/holdfast-io/holdfast/e2e/harness/site"
+	"github.com/holdfast-io/holdfast/e2e/harness/testbed"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
 )
 
-// bed is the cluster that all cases share, with the services and one node without a kubelet on it.
+// bed is the cluster that all cases share, with the services and one node on it, which has as much of a kubelet as commands and movers take.
 type bed struct {
 	*site.Site
 	whole     *testing.T // the test of all cases: buckets outlive their cases, since services look into every location
 	node      *kubelet.Node
+	movers    *moverpods.Movers
+	s3        *testbed.S3 // of the cases with volume data
 	commands  *commandLog
 	dynamic   dynamic.Interface
 	discovery discovery.DiscoveryInterface
@@ -37,13 +42,16 @@ func newBed(t *testing.T) *bed {
 	t.Helper()
 	b := &bed{whole: t, commands: &commandLog{ran: map[string][]string{}}}
 	b.backups.changed.L = &b.backups.mu
-	b.Site = site.Start(t, site.Config{AdmissionRefuses: true, Args: map[string][]string{
-		"queue-scheduler": {"--concurrent-backups=16", "--concurrent-restores=16", "--features=EnableCSI"}, // no driver is here: it counts in the validation alone
+	b.Site = site.Start(t, site.Config{AdmissionRefuses: true, Arrange: b.startNode, Args: map[string][]string{
+		"queue-scheduler":         {"--concurrent-backups=16", "--concurrent-restores=16", "--features=EnableCSI"}, // no driver is here: it counts in the validation alone
+		"restore-runner":          {"--restore-wait-image=none"},
+		"async-operation-monitor": {"--item-operation-sync-frequency=1s", "--item-operation-cancel-grace-period=10s"},
+		"volume-mover":            {"--mover-image=none", "--movers-per-node=8", "--duty-timeout=2s"},
 	}})
+	b.s3 = testbed.StartS3T(t)
+	require.NoError(t, b.Client.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: site.Server, Name: s3Secret},
+		StringData: map[string]string{"cloud": b.s3.CredentialsFile()}}))
 	var err error
-	b.node, err = kubelet.Start(t.Context(), b.Cluster.RestConfig(), "node", &kubetest.ExecHandler{Run: b.commands.runCommand})
-	require.NoError(t, err)
-	t.Cleanup(b.node.Close)
 	b.dynamic, err = dynamic.NewForConfig(b.Cluster.RestConfig())
 	require.NoError(t, err)
 	b.discovery, err = discovery.NewDiscoveryClientForConfig(b.Cluster.RestConfig())
@@ -56,6 +64,19 @@ func newBed(t *testing.T) *bed {
 	location := &velerov1.BackupStorageLocation{ObjectMeta: metav1.ObjectMeta{Namespace: site.Server, Name: "default"}}
 	require.NoError(t, b.Client.Patch(t.Context(), location, mergePatch(`{"spec":{"default":true}}`)))
 	return b
+}
+
+// s3Secret is the Secret with the keys of the S3 server.
+const s3Secret = "s3"
+
+// startNode starts the node and its movers, and returns the flags of the service that makes them.
+func (b *bed) startNode(s *site.Site) map[string][]string {
+	var err error
+	b.node, err = kubelet.Start(b.whole.Context(), s.Cluster.RestConfig(), "node", &kubetest.ExecHandler{Run: b.commands.runCommand})
+	require.NoError(b.whole, err)
+	b.whole.Cleanup(b.node.Close)
+	b.movers = moverpods.Start(b.whole, s.Cluster.RestConfig(), site.Server, b.node, nil)
+	return map[string][]string{"volume-mover": {"--kubelet-root=" + b.movers.Root()}}
 }
 
 // restartServices replaces every service by a new process.

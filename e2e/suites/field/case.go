@@ -24,6 +24,7 @@ type reportCase struct {
 	Pending   string            `json:"pending"`   // the fault that is to be mended
 	Exclusive bool              `json:"exclusive"` // no other case runs meanwhile
 	Long      bool              `json:"long"`      // waits for more than ten seconds
+	Movers    bool              `json:"movers"`    // data of volumes is stored, in S3
 	Steps     []json.RawMessage `json:"steps"`
 
 	name   string // of the directory
@@ -37,6 +38,7 @@ type caseStep struct {
 	Status  []object         `json:"status"`
 	Apply   *serverSideApply `json:"apply"`
 	Run     []string         `json:"run"`
+	Write   *volumeFiles     `json:"write"`
 	Delete  []string         `json:"delete"`
 	Destroy []string         `json:"destroy"`
 	Save    map[string]value `json:"save"`
@@ -53,6 +55,13 @@ type commandStep struct {
 	Holdfast []string `json:"holdfast"` // the arguments
 	Code     int      `json:"code"`     // it ends with
 	Says     []string `json:"says"`     // on either stream
+}
+
+// volumeFiles are files in a volume of a Pod that runs.
+type volumeFiles struct {
+	Pod    string            `json:"pod"` // namespace/name
+	Volume string            `json:"volume"`
+	Files  map[string]string `json:"files"` // content by name
 }
 
 type object = map[string]any
@@ -123,6 +132,7 @@ type expectation struct {
 	Allowed  bool     `json:"allowed"`
 	Ran      []string `json:"ran"`
 	Pod      string   `json:"pod"`
+	File     string   `json:"file"` // in a volume of the Pod: "volume/name"
 	Events   string   `json:"events"`
 	Contains string   `json:"contains"`
 	Stays    string   `json:"stays"`

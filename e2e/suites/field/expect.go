@@ -45,6 +45,8 @@ func (r *run) checkStatement(ctx context.Context, e *expectation) error {
 	switch {
 	case e.User != "":
 		return r.checkRight(ctx, e)
+	case e.File != "":
+		return r.checkFile(ctx, e)
 	case e.Pod != "":
 		if ran := r.commands.listCommands(e.Pod); !slices.Equal(ran, e.Ran) {
 			return fmt.Errorf("Pod %s ran %v instead of %v", e.Pod, ran, e.Ran)

@@ -149,6 +149,9 @@ func (r *run) checkResult(what string, want *jobResult, phase, reason string, va
 	}
 	warnings, errs := listMessages(&results.Warnings), listMessages(&results.Errors)
 	shown := fmt.Sprintf("%s: %s %s\nvalidation: %q\nwarnings: %q\nerrors: %q", what, phase, reason, validation, warnings, errs)
+	if len(warnings)+len(errs) > 0 {
+		r.t.Log(shown)
+	}
 	require.Equal(r.t, want.expectedPhase(), phase, shown)
 	requireEach(r, want.Validation, validation, shown)
 	requireEach(r, want.Warnings, warnings, shown)

@@ -203,11 +203,3 @@ func (r *run) applyObjects(a *serverSideApply) {
 		}
 	}
 }
-
-func (r *run) runPods(texts []string) {
-	for _, text := range texts {
-		ref, err := r.resolveText(text, false)
-		require.NoError(r.t, err, text)
-		r.awaitCondition(text+" runs", func(ctx context.Context) error { return r.node.Adopt(ctx, ref.namespace, ref.name, true) })
-	}
-}

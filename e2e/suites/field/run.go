@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -38,10 +39,16 @@ func (b *bed) prepareCase(t *testing.T, c *reportCase) *run {
 	r := &run{bed: b, reportCase: c, t: t, saved: map[string]string{
 		"manifest-indexer": b.Fleet.Of("manifest-indexer")[0].GRPC, "restore-runner": b.Fleet.Of("restore-runner")[0].GRPC,
 	}}
-	var dir string
-	r.bucket, dir = site.FileBucket(b.whole, c.prefix)
 	r.location = &velerov1.BackupStorageLocation{ObjectMeta: metav1.ObjectMeta{Namespace: site.Server, Name: c.prefix}}
-	r.location.Spec.Provider, r.location.Spec.Config = holdfast.ProviderFile, map[string]string{"path": dir}
+	if c.Movers {
+		r.bucket = site.S3Bucket(b.whole, b.s3, c.prefix)
+		r.location.Spec.Provider, r.location.Spec.Config = "aws", b.s3.LocationConfig()
+		r.location.Spec.Credential = &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: s3Secret}, Key: "cloud"}
+	} else {
+		var dir string
+		r.bucket, dir = site.FileBucket(b.whole, c.prefix)
+		r.location.Spec.Provider, r.location.Spec.Config = holdfast.ProviderFile, map[string]string{"path": dir}
+	}
 	r.location.Spec.ObjectStorage = &velerov1.ObjectStorageLocation{Bucket: c.prefix}
 	require.NoError(t, b.Client.Create(t.Context(), r.location))
 	return r
@@ -112,6 +119,8 @@ func (r *run) takeStep(step *caseStep) {
 		r.applyObjects(step.Apply)
 	case step.Run != nil:
 		r.runPods(step.Run)
+	case step.Write != nil:
+		r.writeFiles(step.Write)
 	case step.Delete != nil:
 		r.deleteObjects(step.Delete, false)
 	case step.Destroy != nil:
