@@ -20,6 +20,8 @@ const (
 	MaxFields = 100
 	// MaxValue bounds the bytes of a value, and of a path.
 	MaxValue = 1 << 10
+	// maxDepth bounds how deep inside an object differences are looked for.
+	maxDepth = 100
 	// lastApplied is kubectl apply's copy of the whole object: it repeats the other differences.
 	lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 )
@@ -81,40 +83,42 @@ func (d *fieldDifferences) compareObjects(path []pathStep, from, to map[string]a
 	keys := maps.Clone(from)
 	maps.Copy(keys, to)
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
-		d.compareValues(append(path[:len(path):len(path)], pathStep{key, elements}), valueAt(from, key), valueAt(to, key))
+		d.compareValues(append(path, pathStep{key, elements}), valueAt(from, key), valueAt(to, key))
 	}
 }
 
 // compareValues lists where two values differ, as deep inside as both have the same structure.
 func (d *fieldDifferences) compareValues(path []pathStep, from, to any) {
-	if d.more || reflect.DeepEqual(from, to) {
-		return
-	}
-	fromObject, ok := from.(map[string]any)
-	if toObject, both := to.(map[string]any); ok && both {
+	fromObject, isObject := from.(map[string]any)
+	toObject, both := to.(map[string]any)
+	isObject = isObject && both
+	fromList, isList := from.([]any)
+	toList, both := to.([]any)
+	isList = isList && both
+	switch {
+	case d.more:
+	case isObject && len(path) < maxDepth:
 		d.compareObjects(path, fromObject, toObject, false)
-		return
-	}
-	fromList, ok := from.([]any)
-	if toList, both := to.([]any); ok && both {
+	case isList && len(path) < maxDepth:
 		d.compareLists(path, fromList, toList)
-		return
+	case !reflect.DeepEqual(from, to):
+		d.addField(path, from, to)
 	}
-	d.addField(path, from, to)
 }
 
 // compareLists compares elements by their names, or else by their places.
 func (d *fieldDifferences) compareLists(path []pathStep, from, to []any) {
-	fromNamed, toNamed := nameElements(from), nameElements(to)
+	fromNames, fromNamed := nameElements(from)
+	toNames, toNamed := nameElements(to)
 	if fromNamed == nil || toNamed == nil {
 		for i := range max(len(from), len(to)) {
-			d.compareValues(append(path[:len(path):len(path)], pathStep{strconv.Itoa(i), true}), elementAt(from, i), elementAt(to, i))
+			d.compareValues(append(path, pathStep{strconv.Itoa(i), true}), elementAt(from, i), elementAt(to, i))
 		}
 		return
 	}
 	before := len(d.list)
 	d.compareObjects(path, fromNamed, toNamed, true)
-	if len(d.list) == before && !d.more { // the same elements in another order
+	if len(d.list) == before && !d.more && !slices.Equal(fromNames, toNames) {
 		d.addField(path, from, to)
 	}
 }
@@ -126,24 +130,24 @@ func elementAt(list []any, i int) any {
 	return missing{}
 }
 
-// nameElements returns the elements of a list by their field "name" or "key"; nil unless that names
-// each of them.
-func nameElements(list []any) map[string]any {
+// nameElements returns the elements of a list by their field "name" or "key", and these in their order; nil
+// unless that names each of them.
+func nameElements(list []any) (names []string, named map[string]any) {
 	for _, field := range []string{"name", "key"} {
-		named := make(map[string]any, len(list))
+		names, named = make([]string, 0, len(list)), make(map[string]any, len(list))
 		for _, element := range list {
 			object, ok := element.(map[string]any)
 			name, isText := object[field].(string)
 			if !ok || !isText {
 				break
 			}
-			named[name] = element
+			names, named[name] = append(names, name), element
 		}
 		if len(named) == len(list) {
-			return named
+			return names, named
 		}
 	}
-	return nil
+	return nil, nil
 }
 
 func (d *fieldDifferences) addField(path []pathStep, from, to any) {
