@@ -25,7 +25,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
 )
 
-func gzipSnapshots(t *testing.T, text string) []byte {
+func gzipSnapshots(t testing.TB, text string) []byte {
 	t.Helper()
 	var out bytes.Buffer
 	zip := gzip.NewWriter(&out)
@@ -153,3 +153,20 @@ func TestTheInstallationsCredentialsAreNotInTheConfiguration(t *testing.T) {
 }
 
 var _ nativesnapshot.Session = (*pluginhost.Session)(nil)
+
+// FuzzRead: what the list of a backup costs is bounded, and what is wrong with it is ErrMalformed.
+func FuzzRead(f *testing.F) {
+	f.Add([]byte(`[{"spec":{"backupName":"b","volumeIOPS":300},"status":{"providerSnapshotID":"snap-1"}}]`))
+	f.Add([]byte(`[{},null,[]]`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		store := memstore.New()
+		for _, data := range [][]byte{text, gzipSnapshots(t, string(text))} {
+			store.Set(layout.BackupVolumeSnapshots("b"), data)
+			var err error
+			require.Less(t, limittest.Allocated(func() { _, err = nativesnapshot.Read(t.Context(), store, "b") }), uint64(64<<20+2000*len(text)))
+			if err != nil {
+				require.ErrorIs(t, err, nativesnapshot.ErrMalformed)
+			}
+		}
+	})
+}

@@ -78,34 +78,18 @@ func Rows(ctx context.Context, store objectstore.Reader, id string) iter.Seq2[*R
 	}
 }
 
-// source remembers why its reader failed.
-type source struct {
-	io.Reader
-	err error
-}
-
-func (s *source) Read(p []byte) (int, error) {
-	n, err := s.Reader.Read(p)
-	if err != nil && !errors.Is(err, io.EOF) {
-		s.err = err
-	}
-	return n, err
-}
-
-// explainError tells damage from an error of the reader.
-func (s *source) explainError(err error) error {
-	if s.err != nil {
-		return fmt.Errorf("read the rows of a plan: %w", s.err)
-	}
-	return fmt.Errorf("%w: rows: %w", ErrCorrupt, err)
-}
-
 // decodeRows decodes lines until yield returns false. Rows that do not ascend are ErrCorrupt.
 func decodeRows(packed io.Reader, yield func(*Row, error) bool) {
-	in := &source{Reader: packed}
+	in := &objectstore.ErrorReader{Reader: packed}
+	explain := func(err error) error {
+		if in.Err != nil {
+			return fmt.Errorf("read the rows of a plan: %w", in.Err)
+		}
+		return fmt.Errorf("%w: rows: %w", ErrCorrupt, err)
+	}
 	text, err := gzip.NewReader(in)
 	if err != nil {
-		yield(nil, in.explainError(err))
+		yield(nil, explain(err))
 		return
 	}
 	lines := bufio.NewScanner(text)
@@ -127,6 +111,6 @@ func decodeRows(packed io.Reader, yield func(*Row, error) bool) {
 		}
 	}
 	if err := lines.Err(); err != nil {
-		yield(nil, in.explainError(err))
+		yield(nil, explain(err))
 	}
 }

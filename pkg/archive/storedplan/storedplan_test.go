@@ -243,7 +243,10 @@ func FuzzRows(f *testing.F) {
 	f.Fuzz(func(t *testing.T, packed []byte) {
 		store := memstore.New()
 		putRows(t, store, packed)
-		if n, err := lastError(store); err != nil {
+		var n int
+		var err error
+		require.Less(t, limittest.Allocated(func() { n, err = lastError(store) }), uint64(32<<20+2000*len(packed)))
+		if err != nil {
 			require.ErrorIs(t, err, storedplan.ErrCorrupt, fmt.Sprint(n))
 		}
 	})
@@ -254,7 +257,10 @@ func FuzzHeader(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		store := memstore.New()
 		require.NoError(t, store.Put(t.Context(), layout.PlanHeader("p"), bytes.NewReader(text), int64(len(text))))
-		if h, err := storedplan.ReadHeader(t.Context(), store, "p"); err != nil {
+		var h *storedplan.Header
+		var err error
+		require.Less(t, limittest.Allocated(func() { h, err = storedplan.ReadHeader(t.Context(), store, "p") }), uint64(64<<20))
+		if err != nil {
 			require.ErrorIs(t, err, storedplan.ErrCorrupt)
 		} else {
 			require.Equal(t, "p", h.ID)

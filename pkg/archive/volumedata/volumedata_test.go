@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-io/holdfast/pkg/archive/volumedata"
+	"github.com/holdfast-io/holdfast/pkg/json/jsonlimit/limittest"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
 )
@@ -107,4 +108,22 @@ func TestAHugeEntryCostsNoMemory(t *testing.T) {
 	runtime.ReadMemStats(&after)
 	require.ErrorIs(t, err, volumedata.ErrMalformed)
 	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(16<<20))
+}
+
+// FuzzEach: what the files of a backup cost is bounded, and what is wrong with them is ErrMalformed.
+func FuzzEach(f *testing.F) {
+	f.Add([]byte(`[{"pvcName":"c","pvcNamespace":"n","backupMethod":"PodVolumeBackup","pvbInfo":{"snapshotHandle":"k"}}]`))
+	f.Add([]byte(`[{"spec":{"resourceIdentifier":{"Resource":"persistentvolumeclaims"},"postOperationItems":[{}]}},null]`))
+	f.Add([]byte(`[[`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		store := memstore.New()
+		for _, key := range []string{layout.BackupVolumeInfo("b"), layout.BackupPodVolumeBackups("b"), layout.BackupItemOperations("b"), layout.BackupCSISnapshots("b")} {
+			store.Set(key, gzipVolumes(t, string(text)))
+		}
+		var err error
+		require.Less(t, limittest.Allocated(func() { _, err = readAllVolumes(t, store) }), uint64(64<<20+4000*len(text)))
+		if err != nil {
+			require.ErrorIs(t, err, volumedata.ErrMalformed)
+		}
+	})
 }

@@ -24,6 +24,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
+	"github.com/holdfast-io/holdfast/pkg/json/jsonlimit/limittest"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/kube/objmeta"
 	"github.com/holdfast-io/holdfast/pkg/layout"
@@ -317,12 +318,14 @@ func FuzzResourceList(f *testing.F) {
 		_, _ = w.Write(text)
 		require.NoError(t, w.Close())
 		var last error
-		for o, err := range fromResourceList(&packed) {
-			require.NoError(t, last, "nothing follows an error")
-			if last = err; err == nil {
-				require.NotEmpty(t, o.Kind)
+		require.Less(t, limittest.Allocated(func() {
+			for o, err := range fromResourceList(&packed) {
+				require.NoError(t, last, "nothing follows an error")
+				if last = err; err == nil {
+					require.NotEmpty(t, o.Kind)
+				}
 			}
-		}
+		}), uint64(32<<20+2000*len(text)))
 		for range fromResourceList(bytes.NewReader(text)) {
 			break
 		}
