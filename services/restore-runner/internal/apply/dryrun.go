@@ -127,6 +127,10 @@ func (c *Client) plannedFields(patch []byte) []string {
 	return changedFields(patch)
 }
 
+// maxPath is the length from which a path names a field with everything in it, in bytes: objects may be nested
+// thousands deep.
+const maxPath = 1 << 10
+
 // changedFields returns the paths that a merge patch changes, sorted, without what every restore
 // changes: its labels, and the version that it is for.
 func changedFields(patch []byte) []string {
@@ -145,7 +149,7 @@ func changedFields(patch []byte) []string {
 	var visit func(prefix string, value map[string]any)
 	visit = func(prefix string, value map[string]any) {
 		for _, key := range slices.Sorted(maps.Keys(value)) {
-			if child, ok := value[key].(map[string]any); ok {
+			if child, ok := value[key].(map[string]any); ok && len(prefix) < maxPath {
 				visit(prefix+key+".", child)
 				continue
 			}
