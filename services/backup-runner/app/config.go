@@ -68,7 +68,7 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&c.ClaimTimeout, "claim-timeout", 30*time.Second, "how long a silent runner keeps its backups")
 	fs.StringVar(&c.ConsistentCut, "consistent-cut", CutAuto, "auto: list everything at one revision; off: each kind at its newest")
 	fs.DurationVar(&c.PlanLifetime, "plan-lifetime", 7*24*time.Hour, "how long the plans of dry runs are kept")
-	fs.StringVar(&c.VolumeMover, "volume-mover", string(podvolume.MoverHoldfast), "which program serves PodVolumeBackups: holdfast (volume-mover) or velero (its node-agent)")
+	fs.StringVar(&c.VolumeMover, "volume-mover", string(podvolume.MoverHoldfast), "which program moves the data of volumes: holdfast (volume-mover) or velero (its node-agent)")
 	fs.DurationVar(&c.FsBackupTimeout, "fs-backup-timeout", podvolume.DefaultTimeout, "how long post hooks wait for the file-system backups of their Pods, which are cancelled then")
 	c.Operations.BindFlags(fs)
 	fs.DurationVar(&c.StorePatience, "store-patience", 15*time.Minute, "how long an unreachable bucket is waited for before a backup fails")

@@ -1,5 +1,5 @@
-// Package app builds the service volume-mover, which starts a mover Pod for each PodVolumeBackup and
-// PodVolumeRestore, writes down what became of it, and has movers remove snapshots and maintain repositories.
+// Package app builds the service volume-mover, which starts a mover Pod for each request to move
+// the data of a volume, writes down what became of it, and has movers remove snapshots and maintain repositories.
 //
 // One replica at a time does this (a duty). All state is in the requests and the Pods, so that the next
 // one goes on where it stands.

@@ -62,7 +62,7 @@ type Config struct {
 
 // BindFlags adds the service's own flags.
 func (c *Config) BindFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&c.VolumeMover, "volume-mover", MoverHoldfast, "who serves PodVolumeBackups and PodVolumeRestores: holdfast (this service) or velero (Velero's node-agent)")
+	fs.StringVar(&c.VolumeMover, "volume-mover", MoverHoldfast, "who serves requests to move the data of volumes: holdfast (this service) or velero (Velero's node-agent)")
 	fs.StringVar(&c.MoverImage, "mover-image", "", "image of mover Pods, which has the binary volume-mover as its entrypoint")
 	fs.StringVar(&c.MoverPullPolicy, "mover-pull-policy", string(corev1.PullIfNotPresent), "when nodes pull the image of mover Pods: Always, IfNotPresent or Never")
 	fs.StringVar(&c.MoverServiceAccount, "mover-service-account", "default", "ServiceAccount of mover Pods, which needs no rights")

@@ -35,7 +35,7 @@ func movedClaim(t *testing.T) *backup {
 		"metadata": object{"labels": object{"velero.io/volume-snapshot-name": "velero-data-x7k2p"},
 			"annotations": object{"velero.io/volume-snapshot-name": "velero-data-x7k2p", "velero.io/data-upload-name": "velero/b-7x2", "pv.kubernetes.io/bind-completed": "yes"}},
 		"spec":   object{"volumeName": "pv", "storageClassName": "fast", "dataSource": object{"kind": "PersistentVolumeClaim", "name": "gone"}, "resources": object{"requests": object{"storage": "1Gi"}}},
-		"status": object{"phase": "Bound"}})
+		"status": object{"phase": "Bound", "capacity": object{"storage": "3Gi"}}})
 	for name, snapshot := range map[string]string{"b-7x2": "moved", "earlier-4kq": "old"} {
 		b.addObject("datauploads.velero.io", "velero.io/v2alpha1", "DataUpload", "velero", name, object{
 			"spec":   object{"snapshotType": "CSI", "sourceNamespace": "a", "sourcePVC": "data", "backupStorageLocation": "bucket", "operationTimeout": "10m0s"},
@@ -72,7 +72,7 @@ func TestAClaimWaitsForItsMovedData(t *testing.T) {
 	claim := claimSpec(s, "b")
 	require.NotContains(t, claim, "volumeName")
 	require.NotContains(t, claim, "dataSource")
-	require.Equal(t, "2Gi", claim["resources"].(object)["requests"].(object)["storage"], "the data has to fit")
+	require.Equal(t, "3Gi", claim["resources"].(object)["requests"].(object)["storage"], "the data fitted there")
 	selector := claim["selector"].(object)["matchLabels"].(object)["velero.io/dynamic-pv-restore"]
 	require.Regexp(t, `^b\.data\.[0-9a-f]{12}$`, selector)
 	annotations, _ := kubetest.Meta(s.Object("/api/v1/namespaces/b/persistentvolumeclaims/data"))["annotations"].(object)

@@ -1,5 +1,5 @@
-// Package volumes gives claims and PersistentVolumes their data: from CSI snapshots and from native
-// snapshots.
+// Package volumes gives claims and PersistentVolumes their data: from CSI snapshots, moved or not, from native
+// snapshots and from file-system backups.
 //
 // Decisions say what becomes of the PersistentVolumes of a backup: brought back as they were or with a
 // volume made of a snapshot, or left out so that their claims get new ones. The rules are Velero

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
@@ -42,7 +44,7 @@ func (f *Filler) fillMoved(ctx context.Context, e *outcome.Entry, o *object.Obje
 		ClaimUID: types.UID(object.TextAt(object.MapAt(stored, "metadata"), "uid")),
 	}
 	size := upload.Status.Progress.TotalBytes
-	spec, err := unbindClaim(o, size)
+	spec, err := unbindClaim(o, max(size, storedCapacity(stored)))
 	if err != nil {
 		return err
 	}
@@ -54,6 +56,17 @@ func (f *Filler) fillMoved(ctx context.Context, e *outcome.Entry, o *object.Obje
 	f.Recorder.Provision(o.Node, made)
 	o.Download = v
 	return nil
+}
+
+// storedCapacity is how large the volume of a claim was, in bytes: it may be larger than what the claim requests, and
+// the data with the metadata of its file system has to fit. It is 0 where it is not known.
+func storedCapacity(stored map[string]any) int64 {
+	capacity := object.MapAt(object.MapAt(stored, "status"), "capacity")
+	size, err := apiresource.ParseQuantity(object.TextAt(capacity, string(corev1.ResourceStorage)))
+	if err != nil {
+		return 0
+	}
+	return size.Value()
 }
 
 // readUpload reads from the backup the DataUpload that took the data of a claim, regardless of the filters of the
