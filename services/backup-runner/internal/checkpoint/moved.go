@@ -63,7 +63,7 @@ func (i *VolumeInfo) ConcludeMovement(u *v2alpha1.DataUpload, end *operation.Sta
 		i.Movement.Snapshot = s.VolumeSnapshot
 		i.CSI = &CSIInfo{Handle: u.Annotations[velerov1.AnnotationCSISnapshotHandle], Driver: s.Driver, OperationID: movedOperation}
 	}
-	if status.CompletionTimestamp == nil || status.CompletionTimestamp.After(end.EndTime) {
+	if end.Phase != operation.Completed && (status.CompletionTimestamp == nil || status.CompletionTimestamp.After(end.EndTime)) {
 		return
 	}
 	i.StartTimestamp, i.CompletionTimestamp = status.StartTimestamp, status.CompletionTimestamp

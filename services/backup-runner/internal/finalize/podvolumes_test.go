@@ -64,10 +64,15 @@ var takenData = velerov1.PodVolumeBackupStatus{Phase: "Completed", SnapshotID: "
 // records about volumes.
 func newRequestedState(t *testing.T, store objectstore.Store, cluster *requests, failure string, volumes ...checkpoint.VolumeInfo) *finalize.State {
 	t.Helper()
+	return newOperationState(t, store, cluster, operation.Operation{Action: podvolume.NameBackup, Kind: "BackupItemActionV2", ID: podvolume.BackupOperationID(podvolume.Hash("key"), len(cluster.list)),
+		Item: operation.Resource{Resource: "pods", Namespace: "a", Name: "p"}}, failure, volumes...)
+}
+
+// newOperationState is a backup with an operation.
+func newOperationState(t *testing.T, store objectstore.Store, cluster *requests, op operation.Operation, failure string, volumes ...checkpoint.VolumeInfo) *finalize.State {
+	t.Helper()
 	s := newState(t, store, &bytes.Buffer{})
 	s.PodVolumes = cluster
-	op := operation.Operation{Action: podvolume.NameBackup, Kind: "BackupItemActionV2", ID: podvolume.BackupOperationID(podvolume.Hash("key"), len(cluster.list)),
-		Item: operation.Resource{Resource: "pods", Namespace: "a", Name: "p"}}
 	s.Collect = func(ctx context.Context) (checkpoint.Composition, error) {
 		log, err := checkpoint.Open(ctx, store, "b", "u", 1)
 		require.NoError(t, err)
@@ -124,6 +129,22 @@ func TestABackupListsItsRequests(t *testing.T) {
 	i := slices.IndexFunc(infos, func(i checkpoint.VolumeInfo) bool { return i.PVCName == "c" })
 	require.Equal(t, &checkpoint.PodVolumeInfo{Handle: "k1", Size: 7, Incremental: 3, Uploader: "kopia", Volume: "data", PodName: "p", PodNamespace: "a", Node: "n1", Phase: "Completed"}, infos[i].PodVolume)
 	require.Equal(t, "pv-c Delete", infos[i].PVName+" "+infos[i].Volume.ReclaimPolicy)
+}
+
+// A moved volume is described by its DataUpload as it is once its operation has ended.
+func TestABackupDescribesMovedVolumes(t *testing.T) {
+	store := memstore.New()
+	recorded, err := checkpoint.VolumeOfMoved([]byte(`{"metadata":{"name":"c","namespace":"a","uid":"cu"},"spec":{"volumeName":"pv-c"}}`), "u")
+	require.NoError(t, err)
+	upload := v2alpha1.DataUpload{Status: v2alpha1.DataUploadStatus{Phase: "Completed", SnapshotID: "k1"}}
+	upload.Labels = map[string]string{velerov1.LabelAsyncOperation: "du-u.cu"}
+	op := operation.Operation{Action: podvolume.NameUpload, Kind: "BackupItemActionV2", ID: "du-u.cu", Item: operation.Resource{Resource: "persistentvolumeclaims", Namespace: "a", Name: "c"}}
+	s := newOperationState(t, store, &requests{uploads: []v2alpha1.DataUpload{upload}}, op, "", recorded)
+	require.NoError(t, s.Run(t.Context(), finalize.Backup()))
+	require.Equal(t, velerov1.BackupPhaseCompleted, s.Final.Status.Phase)
+	infos := readZipped[[]checkpoint.VolumeInfo](t, store, layout.BackupVolumeInfo("b"))
+	require.Len(t, infos, 1)
+	require.Equal(t, []any{"c", "pv-c", checkpoint.Succeeded, true, "k1"}, []any{infos[0].PVCName, infos[0].PVName, infos[0].Result, infos[0].DataMoved, infos[0].Movement.Handle})
 }
 
 // Each volume that is not in the backup is one error that says why; one that is, is none.
