@@ -1,10 +1,12 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
 	"github.com/holdfast-io/holdfast/pkg/archive/tarball"
@@ -82,7 +84,8 @@ func (s *Server) readItem(ctx context.Context, req itemRequest, withBody bool) (
 	return item, body, err
 }
 
-// findItem looks up an item. Of a kind with several versions it is the first that has the item.
+// findItem looks up an item. Of a kind with several versions it is the first that has the item. For an object without
+// namespace any may be given, as for kubectl.
 func (m *openManifestFile) findItem(ctx context.Context, req itemRequest) (item manifest.Item, err error) {
 	if uid := req.GetUid(); uid != "" {
 		return m.LookupUID(ctx, uid)
@@ -91,13 +94,17 @@ func (m *openManifestFile) findItem(ctx context.Context, req itemRequest) (item 
 	if err != nil {
 		return manifest.Item{}, m.explainMissing(err)
 	}
-	for _, k := range kinds {
-		item, err = m.Lookup(ctx, manifest.Key{Kind: k.Kind, Namespace: req.GetNamespace(), Name: req.GetName()})
-		if !errors.Is(err, manifest.ErrNotFound) {
-			break
+	var first error
+	for _, namespace := range slices.Compact([]string{req.GetNamespace(), ""}) {
+		for _, k := range kinds {
+			item, err = m.Lookup(ctx, manifest.Key{Kind: k.Kind, Namespace: namespace, Name: req.GetName()})
+			if !errors.Is(err, manifest.ErrNotFound) {
+				return item, err
+			}
+			first = cmp.Or(first, err)
 		}
 	}
-	return item, err
+	return item, first
 }
 
 // readBody reads the object out of the tarball, checked against the manifest's hash.

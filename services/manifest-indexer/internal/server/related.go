@@ -114,7 +114,10 @@ func (m *openManifestFile) readGraph(ctx context.Context, req itemRequest) (root
 	}
 	root, ok := graph.FindUID(req.GetUid())
 	if req.GetUid() == "" {
-		root, ok = graph.Find(key)
+		if root, ok = graph.Find(key); !ok { // for an object without namespace any may be given
+			key.Namespace = ""
+			root, ok = graph.Find(key)
+		}
 	}
 	if !ok {
 		return root, fmt.Errorf("backup %q: %w: %w", req.GetBackup(), errgrpc.ErrNotFound, manifest.ErrNotFound)

@@ -60,6 +60,7 @@ func TestListRelated(t *testing.T) {
 	call := func(req *manifestv1.ListRelatedRequest) error {
 		return b.s.ListRelated(req, &relatedStream{ctx: t.Context()})
 	}
+	require.NoError(t, call(&manifestv1.ListRelatedRequest{Backup: "b", Kind: "ns", Namespace: "shop", Name: "ns-0"}), "it has no namespace")
 	require.ErrorIs(t, call(&manifestv1.ListRelatedRequest{Backup: "b", Kind: "deploy", Namespace: "shop", Name: "absent"}), errgrpc.ErrNotFound)
 	require.ErrorIs(t, call(&manifestv1.ListRelatedRequest{Backup: "b", Uid: "absent"}), errgrpc.ErrNotFound)
 	require.ErrorIs(t, call(&manifestv1.ListRelatedRequest{Backup: "b", Kind: "pods", Name: "x"}), errgrpc.ErrNotFound)

@@ -213,6 +213,12 @@ func TestGetItem(t *testing.T) {
 		require.Equal(t, name, got.GetItem().GetName())
 	}
 
+	for _, ns := range []string{"", "ns-0"} { // as kubectl ignores it
+		got, err = b.s.GetItem(t.Context(), byName("ns", ns, "ns-0"))
+		require.NoError(t, err)
+		require.Empty(t, got.GetItem().GetNamespace())
+	}
+
 	for _, req := range []*manifestv1.GetItemRequest{
 		byName("ConfigMap", "ns-1", "absent"), byName("Pod", "ns-1", "cm-07"), byName("widgets.v1.example.com", "ns-0", "w-v2"),
 		{Backup: "b", Uid: "absent"},
