@@ -30,9 +30,7 @@ func FindSkip(obj map[string]any, gr schema.GroupResource) *Skip {
 		}
 	case "deletebackuprequests.velero.io":
 		return &Skip{Reason: "without its status it would delete the backup again"}
-	case "datauploads.velero.io":
-		return &Skip{Reason: "the claim is filled with its data"}
-	case "datadownloads.velero.io":
+	case "datauploads.velero.io", "datadownloads.velero.io":
 		return &Skip{Reason: "without its status it would be served again"}
 	}
 	return nil

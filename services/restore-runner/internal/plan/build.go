@@ -170,8 +170,10 @@ func (b *planBuilder) keepReserve(item *manifest.Item, gr schema.GroupResource) 
 	return b.putNode(item, gr, true)
 }
 
+// isSelected reports whether an item is restored for itself. DataUploads are not, and need no namespace: claims are
+// filled with their data.
 func (b *planBuilder) isSelected(item *manifest.Item, gr schema.GroupResource) bool {
-	if slices.Contains(selection.NonRestorable, gr.String()) || !b.config.Filter.Resource(gr, item.Namespace != "") {
+	if gr == uploadsResource || slices.Contains(selection.NonRestorable, gr.String()) || !b.config.Filter.Resource(gr, item.Namespace != "") {
 		return false
 	}
 	if item.Namespace != "" && !b.config.Filter.Namespace(item.Namespace) {

@@ -33,11 +33,11 @@ func movedClaim(t *testing.T) *backup {
 		"csi": object{"driver": csiDriver, "volumeHandle": "old"}, "claimRef": object{"namespace": "a", "name": "data", "uid": "old-data"}}})
 	b.addObject("persistentvolumeclaims", "v1", "PersistentVolumeClaim", "a", "data", object{
 		"metadata": object{"labels": object{"velero.io/volume-snapshot-name": "velero-data-x7k2p"},
-			"annotations": object{"velero.io/volume-snapshot-name": "velero-data-x7k2p", "velero.io/data-upload-name": "velero/b-7x2", "pv.kubernetes.io/bind-completed": "yes"}},
+			"annotations": object{"velero.io/volume-snapshot-name": "velero-data-x7k2p", "velero.io/data-upload-name": "old-velero/b-7x2", "pv.kubernetes.io/bind-completed": "yes"}},
 		"spec":   object{"volumeName": "pv", "storageClassName": "fast", "dataSource": object{"kind": "PersistentVolumeClaim", "name": "gone"}, "resources": object{"requests": object{"storage": "1Gi"}}},
 		"status": object{"phase": "Bound", "capacity": object{"storage": "3Gi"}}})
 	for name, snapshot := range map[string]string{"b-7x2": "moved", "earlier-4kq": "old"} {
-		b.addObject("datauploads.velero.io", "velero.io/v2alpha1", "DataUpload", "velero", name, object{
+		b.addObject("datauploads.velero.io", "velero.io/v2alpha1", "DataUpload", "old-velero", name, object{
 			"spec":   object{"snapshotType": "CSI", "sourceNamespace": "a", "sourcePVC": "data", "backupStorageLocation": "bucket", "operationTimeout": "10m0s"},
 			"status": object{"phase": "Completed", "snapshotID": snapshot, "nodeOS": "linux", "progress": object{"totalBytes": 2 << 30, "bytesDone": 2 << 30}}})
 	}
@@ -96,6 +96,7 @@ func TestAClaimWaitsForItsMovedData(t *testing.T) {
 	for path := range s.Content() {
 		require.NotContains(t, path, "/datauploads/", "no request is made anew")
 	}
+	require.Nil(t, s.Object("/api/v1/namespaces/old-velero"), "the server of the backup may have been elsewhere")
 
 	var infos bytes.Buffer
 	require.NoError(t, f.recorder.Files().WriteVolumeInfo(&infos, nil))
@@ -107,7 +108,7 @@ func TestAClaimWaitsForItsMovedData(t *testing.T) {
 
 // An application on an empty volume would seem to be restored: its claim is not created.
 func TestAClaimWithoutMovedDataIsAnErrorAndNotCreated(t *testing.T) {
-	const claim, upload = "resources/persistentvolumeclaims/namespaces/a/data.json", "resources/datauploads.velero.io/namespaces/velero/b-7x2.json"
+	const claim, upload = "resources/persistentvolumeclaims/namespaces/a/data.json", "resources/datauploads.velero.io/namespaces/old-velero/b-7x2.json"
 	status := func(key string, value any) func(object) {
 		return func(o object) { o["status"].(object)[key] = value }
 	}
@@ -115,11 +116,11 @@ func TestAClaimWithoutMovedDataIsAnErrorAndNotCreated(t *testing.T) {
 		path   string
 		change func(object)
 	}{
-		"DataUpload velero/b-7x2: it is Completed and has no snapshot": {upload, status("snapshotID", "")},
+		"DataUpload old-velero/b-7x2: it is Completed and has no snapshot": {upload, status("snapshotID", "")},
 		"it is InProgress and has no snapshot: stuck": {upload, func(o object) {
 			o["status"] = object{"phase": "InProgress", "message": "stuck"}
 		}},
-		"DataUpload velero/b-7x2: it is of another claim":         {upload, func(o object) { o["spec"].(object)["sourcePVC"] = "other" }},
+		"DataUpload old-velero/b-7x2: it is of another claim":     {upload, func(o object) { o["spec"].(object)["sourcePVC"] = "other" }},
 		`its data is with data mover "acme", which is not served`: {upload, func(o object) { o["spec"].(object)["datamover"] = "acme" }},
 		"DataUpload velero/other is not in the backup": {claim, func(o object) {
 			kubetest.Meta(o)["annotations"].(object)["velero.io/data-upload-name"] = "velero/other"
@@ -147,7 +148,7 @@ func TestAClaimWithoutMovedDataIsAnErrorAndNotCreated(t *testing.T) {
 
 // What could be read comes back, as with file-system backups.
 func TestAPartOfTheDataIsRestoredWithAWarning(t *testing.T) {
-	const upload = "resources/datauploads.velero.io/namespaces/velero/b-7x2.json"
+	const upload = "resources/datauploads.velero.io/namespaces/old-velero/b-7x2.json"
 	s, b := newMoveServer(t), movedClaim(t)
 	b.bodies[upload] = bytes.Replace(b.bodies[upload], []byte(`"Completed"`), []byte(`"Failed"`), 1)
 	f := runMoved(t, s, b, toB())
