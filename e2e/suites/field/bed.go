@@ -72,7 +72,7 @@ const s3Secret = "s3"
 // startNode starts the node and its movers, and returns the flags of the service that makes them.
 func (b *bed) startNode(s *site.Site) map[string][]string {
 	var err error
-	b.node, err = kubelet.Start(b.whole.Context(), s.Cluster.RestConfig(), "node", &kubetest.ExecHandler{Run: b.commands.runCommand})
+	b.node, err = kubelet.Start(b.whole.Context(), s.Cluster.RestConfig(), "node", &kubetest.ExecHandler{Run: b.runCommand})
 	require.NoError(b.whole, err)
 	b.whole.Cleanup(b.node.Close)
 	b.movers = moverpods.Start(b.whole, s.Cluster.RestConfig(), site.Server, b.node, nil)
@@ -137,21 +137,27 @@ type commandLog struct {
 	ran map[string][]string // by namespace/name of the Pod: the first words
 }
 
-// runCommand prints a line. The command "fail" ends with code 1, "hang" with its connection.
-func (l *commandLog) runCommand(ctx context.Context, r *kubetest.ExecRequest, stdout, _ io.Writer) error {
-	l.mu.Lock()
+// runCommand prints a line. The command "fail" ends with code 1, "hang" with its connection; "touch" and "rm" change a file "volume/name" of the Pod.
+func (b *bed) runCommand(ctx context.Context, r *kubetest.ExecRequest, stdout, _ io.Writer) error {
 	pod := r.Namespace + "/" + r.Pod
-	l.ran[pod] = append(l.ran[pod], r.Command[0])
-	l.mu.Unlock()
+	b.commands.noteCommand(pod, r.Command[0])
 	switch r.Command[0] {
 	case "fail":
 		return &kubetest.ExecExitError{Code: 1}
 	case "hang":
 		<-ctx.Done()
 		return ctx.Err()
+	case "touch", "rm":
+		return b.changeFile(ctx, pod, r.Command[0] == "touch", r.Command[1])
 	}
 	_, err := fmt.Fprintf(stdout, "%s done\n", r.Command[0])
 	return err
+}
+
+func (l *commandLog) noteCommand(pod, command string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ran[pod] = append(l.ran[pod], command)
 }
 
 func (l *commandLog) listCommands(pod string) []string {

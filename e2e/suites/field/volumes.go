@@ -59,17 +59,29 @@ func (r *run) takePod(ctx context.Context, key client.ObjectKey) (*corev1.Pod, e
 }
 
 // openVolume returns the directory of a volume of a Pod "namespace/name".
-func (r *run) openVolume(ctx context.Context, text, volume string) (string, error) {
+func (b *bed) openVolume(ctx context.Context, text, volume string) (string, error) {
 	namespace, name, _ := strings.Cut(text, "/")
 	pod := &corev1.Pod{}
-	if err := r.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, pod); err != nil {
+	if err := b.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, pod); err != nil {
 		return "", err
 	}
-	dirs, err := r.movers.MountVolumes(ctx, pod)
+	dirs, err := b.movers.MountVolumes(ctx, pod)
 	if err == nil && dirs[volume] == "" {
 		err = fmt.Errorf("Pod %s has no volume %s", text, volume)
 	}
 	return dirs[volume], err
+}
+
+// changeFile makes or removes a file "volume/name" of a Pod.
+func (b *bed) changeFile(ctx context.Context, pod string, there bool, path string) error {
+	volume, name, _ := strings.Cut(path, "/")
+	dir, err := b.openVolume(ctx, pod, volume)
+	if err == nil && there {
+		err = os.WriteFile(filepath.Join(dir, name), nil, 0o600)
+	} else if err == nil {
+		err = os.Remove(filepath.Join(dir, name))
+	}
+	return err
 }
 
 func (r *run) writeFiles(step *volumeFiles) {
