@@ -30,7 +30,7 @@ func refusedBackups() []refusedRequest[velerov1.BackupSpec] {
 		{"hooks", spec{Hooks: velerov1.BackupHooks{Resources: []velerov1.BackupResourceHookSpec{{Name: "freeze", IncludedNamespaces: []string{"team-**"}}}}},
 			[]string{"spec.hooks.resources[0].includedNamespaces", `"team-**"`}},
 		{"resource-policy", spec{ResourcePolicy: &corev1.TypedLocalObjectReference{Kind: "configmap", Name: "policy"}}, []string{"spec.resourcePolicy"}},
-		{"move-data", spec{SnapshotMoveData: ptr.To(true)}, []string{"spec.snapshotMoveData"}},
+		{"move-data", spec{SnapshotMoveData: ptr.To(true)}, []string{"spec.snapshotMoveData", "EnableCSI"}},
 	}
 }
 

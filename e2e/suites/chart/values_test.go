@@ -77,7 +77,7 @@ var wrong = []struct{ set, names string }{
 
 // refused are values of Velero's chart that would do something else than they do there.
 var refused = []string{
-	"configuration.defaultSnapshotMoveData=true", "configuration.restoreOnlyMode=true",
+	"configuration.restoreOnlyMode=true",
 	"configuration.restoreResourcePriorities=pods", "configuration.disableControllers=backup", "configuration.extraArgs={--x}", "configuration.pluginDir=/p",
 	"configuration.namespace=other", "configuration.provider=aws", "cleanUpCRDs=true", "lifecycle.preStop=x",
 }

@@ -34,7 +34,7 @@ func (v *Validator) fillDefaults(b *velerov1.Backup) {
 		spec.DefaultVolumesToFsBackup = ptr.To(v.Defaults.VolumesToFsBackup)
 	}
 	if spec.SnapshotMoveData == nil {
-		spec.SnapshotMoveData = ptr.To(false)
+		spec.SnapshotMoveData = ptr.To(v.Defaults.SnapshotMoveData)
 	}
 	b.Status.Version = statusVersion
 	b.Status.FormatVersion = manifest.FormatVersion

@@ -63,6 +63,9 @@ func (v *Validator) snapshotLocations(ctx context.Context, b *velerov1.Backup, p
 	} else if ptr.Deref(b.Spec.SnapshotVolumes, false) && !v.CSI {
 		problems.addProblem("spec.snapshotVolumes", "there is no VolumeSnapshotLocation to take snapshots with, and CSI snapshots are off: create one, or set --features EnableCSI")
 	}
+	if ptr.Deref(b.Spec.SnapshotMoveData, false) && !v.CSI {
+		problems.addProblem("spec.snapshotMoveData", "CSI snapshots, whose data it moves, are off: set --features EnableCSI")
+	}
 	return nil
 }
 

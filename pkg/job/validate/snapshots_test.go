@@ -32,6 +32,21 @@ func TestSnapshotsAreInsistedOnWithoutALocationWhereCSIIsOn(t *testing.T) {
 	require.Empty(t, b.Spec.VolumeSnapshotLocations)
 }
 
+func TestDataIsMovedWhereCSIIsOn(t *testing.T) {
+	v := newValidator(t, newStorageLocation("main", isDefault))
+	v.CSI, v.Defaults.SnapshotMoveData = true, true
+	b := newBackup(velerov1.BackupSpec{})
+	problems, err := v.Backup(t.Context(), b)
+	require.NoError(t, err)
+	require.Empty(t, problems)
+	require.True(t, *b.Spec.SnapshotMoveData)
+
+	b = newBackup(velerov1.BackupSpec{SnapshotMoveData: ptr.To(false)})
+	_, err = v.Backup(t.Context(), b)
+	require.NoError(t, err)
+	require.False(t, *b.Spec.SnapshotMoveData)
+}
+
 func TestSnapshotLocationsAreChosenAsVeleroDoes(t *testing.T) {
 	one, other, another := newSnapshotLocation("one", "aws"), newSnapshotLocation("other", "aws"), newSnapshotLocation("another", "gcp")
 	elsewhere := newSnapshotLocation("elsewhere", "azure")

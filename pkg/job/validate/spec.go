@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
@@ -29,7 +28,6 @@ func BackupSpec(spec *velerov1.BackupSpec) Problems {
 	}
 	p.addUnsupported(spec.ResourcePolicy != nil, "spec.resourcePolicy")
 	p.addUnsupported(len(spec.OrderedResources) > 0, "spec.orderedResources")
-	p.addUnsupported(ptr.Deref(spec.SnapshotMoveData, false), "spec.snapshotMoveData")
 	p.addUnsupported(spec.DataMover != "" && spec.DataMover != builtInDataMover, "spec.datamover")
 	p.addUnsupported(!slices.Contains([]string{"", velerov1.LabelVolumeGroup}, spec.VolumeGroupSnapshotLabelKey), "spec.volumeGroupSnapshotLabelKey")
 	for _, d := range []struct {

@@ -25,6 +25,8 @@ type Defaults struct {
 	CSISnapshotTimeout   time.Duration
 	ResourceTimeout      time.Duration
 	Location             string // used where no location is marked as the default
+	// SnapshotMoveData moves the data of CSI snapshots.
+	SnapshotMoveData bool
 	// SnapshotLocations names the location to use of a provider that has several.
 	SnapshotLocations map[string]string
 	// VolumesToFsBackup is spec.defaultVolumesToFsBackup.

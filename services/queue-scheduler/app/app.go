@@ -82,7 +82,7 @@ func (a *App) buildParts() error {
 			Version: validate.RememberVersion(versions), Defaults: validate.Defaults{
 				TTL: c.DefaultBackupTTL, ItemOperationTimeout: c.DefaultItemOperationTimeout, CSISnapshotTimeout: csiSnapshotTimeout,
 				ResourceTimeout: c.ResourceTimeout, Location: c.DefaultLocation, SnapshotLocations: snapshotLocations,
-				VolumesToFsBackup: c.DefaultVolumesToFsBackup,
+				VolumesToFsBackup: c.DefaultVolumesToFsBackup, SnapshotMoveData: c.DefaultSnapshotMoveData,
 			},
 		},
 		Limits: settings.New(settings.Config{

@@ -39,6 +39,8 @@ type Config struct {
 	DefaultBackupTTL time.Duration
 	// DefaultItemOperationTimeout bounds asynchronous operations of jobs that name no limit.
 	DefaultItemOperationTimeout time.Duration
+	// DefaultSnapshotMoveData moves the data of CSI snapshots of backups that do not say.
+	DefaultSnapshotMoveData bool
 	// DefaultLocation is used where no location is marked as the default.
 	DefaultLocation string
 	// DefaultSnapshotLocations names the volume snapshot location of providers that have several,
@@ -65,6 +67,7 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&c.LocationTimeout, "location-timeout", time.Hour, "how long a queued backup waits for a storage location that is unavailable, before it fails validation")
 	fs.DurationVar(&c.DefaultBackupTTL, "default-backup-ttl", 720*time.Hour, "how long backups that name no ttl are kept")
 	fs.DurationVar(&c.DefaultItemOperationTimeout, "default-item-operation-timeout", 4*time.Hour, "longest time of asynchronous operations where none is named")
+	fs.BoolVar(&c.DefaultSnapshotMoveData, "default-snapshot-move-data", false, "move the data of CSI snapshots to the bucket, where the backup does not say")
 	fs.StringVar(&c.DefaultLocation, "default-backup-storage-location", "default", "location used when none is marked as the default")
 	fs.StringSliceVar(&c.DefaultSnapshotLocations, "default-volume-snapshot-locations", nil, "volume snapshot locations used of providers that have several, provider:name, separated by commas")
 	fs.BoolVar(&c.DefaultVolumesToFsBackup, "default-volumes-to-fs-backup", false, "take all volumes of Pods by file-system backup, where the backup does not say")

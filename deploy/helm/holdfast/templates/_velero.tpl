@@ -10,6 +10,7 @@ storeValidationFrequency: {store-validation-frequency: [manifest-indexer]}
 defaultBackupStorageLocation: {default-backup-storage-location: [manifest-indexer, queue-scheduler]}
 defaultBackupTTL: {default-backup-ttl: [queue-scheduler]}
 defaultItemOperationTimeout: {default-item-operation-timeout: [queue-scheduler]}
+defaultSnapshotMoveData: {default-snapshot-move-data: [queue-scheduler]}
 defaultVolumeSnapshotLocations: {default-volume-snapshot-locations: [queue-scheduler]}
 defaultVolumesToFsBackup: {default-volumes-to-fs-backup: [queue-scheduler]}
 concurrentBackups: {concurrent-backups: [queue-scheduler]}
@@ -47,7 +48,6 @@ logFormat: {log-format: ["*"]}
 {{- define "holdfast.velero.refused" -}}
 deployRestic: "volumes are stored with kopia"
 configuration.defaultVolumesToRestic: "volumes are stored with kopia"
-configuration.defaultSnapshotMoveData: "there is no data mover yet; every backup would be refused"
 configuration.restoreOnlyMode: "set accessMode: ReadOnly on the locations"
 configuration.restoreResourcePriorities: "the order comes from dependencies; the annotation holdfast.io/order of a Restore adds to it"
 configuration.disableControllers: "set replicas of a service to 0"

@@ -85,7 +85,7 @@ func TestBadSpecsNameTheField(t *testing.T) {
 		"spec.includeNamespaces":              {"includeNamespaces": []any{"a"}},
 		"spec.includedNamespaces":             {"includedNamespaces": "a"},
 		"spec.hooks.resources[0].pre[0].exec": {"hooks": map[string]any{"resources": []any{map[string]any{"name": "h", "pre": []any{map[string]any{}}}}}},
-		"spec.snapshotMoveData":               {"snapshotMoveData": true},
+		"spec.orderedResources":               {"orderedResources": map[string]any{"pods": "a/b"}},
 		"spec.ttl":                            {"ttl": "soon"}, // a type that decodes itself
 		"spec.labelSelector":                  {"labelSelector": map[string]any{"matchLabels": map[string]any{"a": "not a value"}}},
 	} {
