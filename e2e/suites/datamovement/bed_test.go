@@ -1,0 +1,183 @@
+package datamovement
+
+import (
+	"fmt"
+	"testing"
+
+	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-io/holdfast/e2e/harness/csistorage"
+	"github.com/holdfast-io/holdfast/e2e/harness/kubelet"
+	"github.com/holdfast-io/holdfast/e2e/harness/moverpods"
+	"github.com/holdfast-io/holdfast/e2e/harness/site"
+	"github.com/holdfast-io/holdfast/e2e/harness/testbed"
+	"github.com/holdfast-io/holdfast/e2e/harness/volumefiles"
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/apis/velero/v2alpha1"
+	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
+)
+
+// Phases in which requests end.
+const (
+	completed = v2alpha1.DataMovePhase(velerov1.PodVolumePhaseCompleted)
+	canceled  = v2alpha1.DataMovePhase(velerov1.PodVolumePhaseCanceled)
+)
+
+// bed is a site whose cluster has CSI volumes and snapshots, and a node that runs movers.
+type bed struct {
+	*site.Site
+	storage *csistorage.Storage
+	movers  *moverpods.Movers
+	bucket  *site.Bucket
+}
+
+func newBed(t *testing.T) *bed {
+	t.Helper()
+	b := &bed{}
+	feature := "--features=EnableCSI"
+	b.Site = site.Start(t, site.Config{
+		Identities: []string{"--set", "features={EnableCSI}"},
+		Arrange: func(s *site.Site) map[string][]string {
+			b.storage = csistorage.Start(t, s.Cluster, s.Client)
+			node, err := kubelet.Start(t.Context(), s.Cluster.RestConfig(), "node", &kubetest.ExecHandler{})
+			require.NoError(t, err)
+			t.Cleanup(node.Close)
+			b.movers = moverpods.Start(t, s.Cluster.RestConfig(), site.Server, node, b.storage.Driver.Directory)
+			return map[string][]string{"volume-mover": {"--kubelet-root=" + b.movers.Root()}}
+		},
+		Args: map[string][]string{
+			"backup-runner":           {feature, "--claim-timeout=2s"},
+			"async-operation-monitor": {feature, "--item-operation-sync-frequency=1s", "--item-operation-cancel-grace-period=10s"},
+			"queue-scheduler":         {feature, "--claim-timeout=2s"},
+			"deletion":                {feature, "--claim-timeout=2s"},
+			"restore-runner":          {feature, "--claim-timeout=2s", "--resource-timeout=1m"},
+			"volume-mover":            {"--mover-image=none", "--duty-timeout=2s"},
+		},
+	})
+	s3 := testbed.StartS3T(t)
+	b.bucket = site.S3Bucket(t, s3, "default")
+	b.ReachS3(t, s3, b.bucket)
+	return b
+}
+
+// createClaims makes a namespace whose claims have files, and returns what is in the volume of each. Volumes of a claim with the name
+// of a class are of that class.
+func (b *bed) createClaims(t *testing.T, namespace string, claims ...string) map[string]map[string]string {
+	t.Helper()
+	b.Namespace(t, namespace)
+	files := map[string]map[string]string{}
+	for _, name := range claims {
+		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: csistorage.Spec()}
+		if name == csistorage.Late {
+			claim.Spec.StorageClassName = new(csistorage.Late)
+			claim.Annotations = map[string]string{annotationNode: "node"}
+		}
+		require.NoError(t, b.Client.Create(t.Context(), claim))
+	}
+	for _, name := range claims {
+		dir := b.directory(t, namespace, name)
+		volumefiles.Write(t, dir, namespace+" "+name)
+		files[name] = volumefiles.Describe(t, dir)
+	}
+	return files
+}
+
+// annotationNode names the node of the first consumer of a claim, as the scheduler writes it.
+const annotationNode = "volume.kubernetes.io/selected-node"
+
+// addConsumer lets a claim have its first consumer, once it is there.
+func (b *bed) addConsumer(t *testing.T, namespace, name string) {
+	t.Helper()
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"node"}}}`, annotationNode))
+	require.Eventually(t, func() bool { return b.Client.Patch(t.Context(), claim, patch) == nil }, site.Patience, site.Look, "claim %s/%s is there", namespace, name)
+}
+
+// directory waits until a claim is bound, and returns the directory of its volume.
+func (b *bed) directory(t *testing.T, namespace, name string) string {
+	t.Helper()
+	dir, err := b.storage.Driver.Directory(b.storage.Volume(t, namespace, name))
+	require.NoError(t, err)
+	return dir
+}
+
+// createBackup requests a backup of a namespace, whose data is to be moved.
+func (b *bed) createBackup(t *testing.T, name, namespace string) {
+	t.Helper()
+	require.NoError(t, b.Client.Create(t.Context(), &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: site.Server, Name: name}, Spec: velerov1.BackupSpec{
+		StorageLocation: b.bucket.Location, IncludedNamespaces: []string{namespace}, SnapshotMoveData: new(true)}}))
+}
+
+// uploads returns the DataUploads of a backup, by claim.
+func (b *bed) uploads(t *testing.T, backup string) map[string]v2alpha1.DataUpload {
+	t.Helper()
+	list, found := &v2alpha1.DataUploadList{}, map[string]v2alpha1.DataUpload{}
+	require.NoError(t, b.Client.List(t.Context(), list, client.InNamespace(site.Server), client.MatchingLabels{velerov1.LabelBackupName: backup}))
+	for _, u := range list.Items {
+		require.NotContains(t, found, u.Spec.SourcePVC, "one request for each claim")
+		found[u.Spec.SourcePVC] = u
+	}
+	return found
+}
+
+// downloads returns the DataDownloads of a restore, by claim.
+func (b *bed) downloads(t *testing.T, restore string) map[string]v2alpha1.DataDownload {
+	t.Helper()
+	list, found := &v2alpha1.DataDownloadList{}, map[string]v2alpha1.DataDownload{}
+	require.NoError(t, b.Client.List(t.Context(), list, client.InNamespace(site.Server), client.MatchingLabels{velerov1.LabelRestoreName: restore}))
+	for _, d := range list.Items {
+		require.NotContains(t, found, d.Spec.TargetVolume.PVC, "one request for each claim")
+		found[d.Spec.TargetVolume.PVC] = d
+	}
+	return found
+}
+
+// requireNothingLeft waits until the cluster has no snapshot, no mover, and nothing that was made for one, and the driver no snapshot.
+func (b *bed) requireNothingLeft(t *testing.T) {
+	t.Helper()
+	var left []string
+	if !assert.Eventually(t, func() bool { left = b.listLeft(t); return len(left) == 0 }, site.Patience, site.Look, "nothing is left on the way") {
+		require.Empty(t, left)
+	}
+}
+
+func (b *bed) listLeft(t *testing.T) (left []string) {
+	t.Helper()
+	inServer := []client.ListOption{client.InNamespace(site.Server)}
+	for _, list := range []client.ObjectList{&snapshotv1.VolumeSnapshotList{}, &snapshotv1.VolumeSnapshotContentList{}} {
+		left = append(left, b.listNames(t, list)...)
+	}
+	left = append(left, b.listNames(t, &corev1.PersistentVolumeClaimList{}, inServer...)...)
+	for _, list := range []client.ObjectList{&corev1.PodList{}, &corev1.SecretList{}} {
+		left = append(left, b.listNames(t, list, append(inServer, client.HasLabels{moverpods.Label})...)...)
+	}
+	volumes := &corev1.PersistentVolumeList{}
+	require.NoError(t, b.Client.List(t.Context(), volumes))
+	for _, v := range volumes.Items {
+		if v.Spec.ClaimRef == nil || v.Spec.ClaimRef.Namespace == site.Server || v.Status.Phase != corev1.VolumeBound {
+			left = append(left, "PersistentVolume "+v.Name)
+		}
+	}
+	for _, s := range b.storage.Driver.Snapshots() {
+		left = append(left, "snapshot of the driver "+s.ID)
+	}
+	return left
+}
+
+func (b *bed) listNames(t *testing.T, list client.ObjectList, options ...client.ListOption) (names []string) {
+	t.Helper()
+	require.NoError(t, b.Client.List(t.Context(), list, options...))
+	items, err := meta.ExtractList(list)
+	require.NoError(t, err)
+	for _, item := range items {
+		names = append(names, fmt.Sprintf("%T %s", item, client.ObjectKeyFromObject(item.(client.Object))))
+	}
+	return names
+}
