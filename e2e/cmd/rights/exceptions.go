@@ -11,7 +11,7 @@ const (
 	whileOwning = "the admission plugin OwnerReferencesPermissionEnforcement asks for it, not a request of the service's own: " +
 		"TestNothingIsLostBesideAnOperator restores owners that are to be blocked under that plugin"
 	whileExecuting = "the API server asks for it while it serves a WebSocket to `pods/exec`, a request with the verb get " +
-		"(AuthorizePodWebsocketUpgradeCreatePermission): without it no hook runs. TestHooks runs some"
+		"(AuthorizePodWebsocketUpgradeCreatePermission): without it no hook runs, and no file of a volume is read. TestHooks and TestPodVolumes do"
 	onRepetition = "client-go counts the repetition of an Event in place of creating another. A runner reports `Waiting` again only of a job that it found twice " +
 		"while it was full, manifest-indexer the phase of a location only when validations follow each other closely, " +
 		"async-operation-monitor that an operation stalls when two do"
@@ -30,6 +30,7 @@ var exceptions = map[string]chart.Exception{
 	"restore-runner: bind clusterroles.rbac.authorization.k8s.io in the cluster":     {Why: whileCreating},
 	"restore-runner: update */finalizers.* in the cluster":                           {Why: whileOwning},
 	"backup-runner: create pods/exec in the cluster":                                 {Why: whileExecuting},
+	"volume-mover: create pods/exec in the namespace":                                {Why: whileExecuting},
 	"backup-runner: post /holdfast.operation.v1.OperationService/* in the cluster":   {Why: amongReplicas},
 	"restore-runner: post /holdfast.operation.v1.OperationService/* in the cluster":  {Why: amongReplicas},
 	"deletion: post /holdfast.volume.v1.VolumeService/* in the cluster":              {Why: withoutReviews},

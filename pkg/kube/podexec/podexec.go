@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"sync"
 
@@ -51,23 +52,37 @@ func New(cfg *rest.Config) (*Client, error) {
 // or why it did not run. When ctx ends the connection is closed, which may leave the command
 // running; the error is the cause then.
 func (c *Client) Run(ctx context.Context, cmd *Command) (Output, error) {
+	stdout := &outputHead{}
+	stderr, err := c.Stream(ctx, cmd, stdout)
+	return Output{Stdout: stdout.headText(), Stderr: stderr}, err
+}
+
+// Stream is Run with a writer for all that the command writes to stdout. A connection that breaks may look like
+// the end of the command: the output has to show by itself whether it is whole.
+func (c *Client) Stream(ctx context.Context, cmd *Command, stdout io.Writer) (stderr string, err error) {
 	executor, err := c.newExecutor(cmd)
 	if err != nil {
-		return Output{}, fmt.Errorf("run a command: %w", err)
+		return "", fmt.Errorf("run a command: %w", err)
 	}
-	stdout, stderr := &outputHead{}, &outputHead{}
-	err = executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: stdout, Stderr: stderr})
+	head := &outputHead{}
+	err = executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: stdout, Stderr: head})
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
-	return Output{Stdout: stdout.headText(), Stderr: stderr.headText()}, err
+	return head.headText(), err
 }
 
 // Exited reports whether an error of Run is that the command ran to its end and returned a failure:
 // after any other one it may not have run, or still run.
-func Exited(err error) bool {
+func Exited(err error) bool { return ExitStatus(err) >= 0 }
+
+// ExitStatus is what the command returned, -1 for an error that is not Exited.
+func ExitStatus(err error) int {
 	var exit exec.ExitError
-	return errors.As(err, &exit)
+	if !errors.As(err, &exit) {
+		return -1
+	}
+	return exit.ExitStatus()
 }
 
 func (c *Client) newExecutor(cmd *Command) (remotecommand.Executor, error) {

@@ -169,7 +169,8 @@ func moverRules() Rules {
 		Namespaced: slices.Concat(duty, events, []rbacv1.PolicyRule{
 			veleroRule([]string{"podvolumebackups", "podvolumerestores", "datauploads", "datadownloads"}, "get", "list", "watch", "patch"),
 			veleroRule([]string{"backuprepositories"}, "get", "list", "watch", "create", "patch", "delete"),
-			policyRule("", "pods", "list", "watch", "create", "delete"), policyRule("", "pods/log", "get"), policyRule("", "secrets", "create", "delete"),
+			policyRule("", "pods", "list", "watch", "create", "delete"), policyRule("", "pods/log", "get"), policyRule("", "pods/exec", "create", "get"),
+			policyRule("", "secrets", "create", "delete"), veleroRule([]string{"backups"}, "get"),
 			veleroRule([]string{"restores"}, "get"), policyRule("", "persistentvolumeclaims", "list", "watch", "create", "delete"),
 			snapshotRule([]string{"volumesnapshots"}, "create"),
 		}),

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
 
+	"github.com/holdfast-io/holdfast/pkg/kube/podexec"
 	"github.com/holdfast-io/holdfast/pkg/service"
 	volumev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/volume/v1"
 	"github.com/holdfast-io/holdfast/services/volume-mover/internal/control"
@@ -58,13 +59,17 @@ func addController(rt *service.Runtime, c *Config) error {
 	if err != nil {
 		return fmt.Errorf("client of Pods: %w", err)
 	}
+	commands, err := podexec.New(rt.RestConfig())
+	if err != nil {
+		return err
+	}
 	counts, err := control.NewMetrics(rt.Registry())
 	if err != nil {
 		return err
 	}
 	mgr := rt.Manager()
 	served := control.New(control.Config{
-		Reader: mgr.GetAPIReader(), Client: mgr.GetClient(), Logs: podLogs{pods}, Events: mgr.GetEventRecorder(Name),
+		Reader: mgr.GetAPIReader(), Client: mgr.GetClient(), Logs: podLogs{pods}, Commands: commands, Events: mgr.GetEventRecorder(Name),
 		Movers: moverpod.Settings{
 			Namespace: c.Options.Namespace, Image: c.MoverImage, PullPolicy: corev1.PullPolicy(c.MoverPullPolicy), ServiceAccount: c.MoverServiceAccount,
 			Resources: resources, Environment: c.readEnvironment(), Authorities: authorities,

@@ -153,7 +153,9 @@ exactly these. namespaced rules hold in the release's namespace, cluster rules e
 - {apiGroups: [velero.io], resources: [backuprepositories], verbs: [get, list, watch, create, patch, delete]}
 - {apiGroups: [""], resources: [pods], verbs: [list, watch, create, delete]}
 - {apiGroups: [""], resources: [pods/log], verbs: [get]}
+- {apiGroups: [""], resources: [pods/exec], verbs: [create, get]}
 - {apiGroups: [""], resources: [secrets], verbs: [create, delete]}
+- {apiGroups: [velero.io], resources: [backups], verbs: [get]}
 - {apiGroups: [velero.io], resources: [restores], verbs: [get]}
 - {apiGroups: [""], resources: [persistentvolumeclaims], verbs: [list, watch, create, delete]}
 - {apiGroups: [snapshot.storage.k8s.io], resources: [volumesnapshots], verbs: [create]}

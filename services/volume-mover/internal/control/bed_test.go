@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"log/slog"
 	"sync"
 	"testing"
@@ -23,6 +24,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/kube"
+	"github.com/holdfast-io/holdfast/pkg/kube/podexec"
 	"github.com/holdfast-io/holdfast/services/volume-mover/internal/control"
 	"github.com/holdfast-io/holdfast/services/volume-mover/internal/moverpod"
 	"github.com/holdfast-io/holdfast/services/volume-mover/internal/outcome"
@@ -43,7 +45,8 @@ type bed struct {
 
 	refuse func(client.Object) error // creates
 	log    string                    // of movers
-	stamps bool                      // new objects have the time of their creation
+	answer func(command []string, stdout io.Writer) (stderr string, err error)
+	stamps bool // new objects have the time of their creation
 
 	mu     sync.Mutex
 	events []string
@@ -60,6 +63,10 @@ func (b *bed) TailLog(context.Context, *corev1.Pod) ([]byte, error) {
 		return nil, errors.New("there is no kubelet")
 	}
 	return []byte(b.log), nil
+}
+
+func (b *bed) Stream(_ context.Context, cmd *podexec.Command, stdout io.Writer) (string, error) {
+	return b.answer(append([]string{cmd.Namespace, cmd.Pod, cmd.Container}, cmd.Args...), stdout)
 }
 
 func newBed(t *testing.T, objects ...client.Object) *bed {
@@ -107,7 +114,7 @@ func (b *bed) configure(change func(*control.Config)) {
 	counts, err := control.NewMetrics(b.registry)
 	require.NoError(b.t, err)
 	c := control.Config{
-		Reader: b.client, Client: b.client, Logs: b, Events: b, KubeletRoot: "/var/lib/kubelet", PerNode: 2, Total: 20, PrepareTimeout: prepareTimeout,
+		Reader: b.client, Client: b.client, Logs: b, Commands: b, Events: b, KubeletRoot: "/var/lib/kubelet", PerNode: 2, Total: 20, PrepareTimeout: prepareTimeout,
 		Movers: moverpod.Settings{Namespace: server, Image: "mover:1", ServiceAccount: "mover"}, Metrics: counts, Clock: b.clock, Log: slog.New(slog.DiscardHandler),
 	}
 	change(&c)

@@ -53,7 +53,9 @@ type Config struct {
 	Reader client.Reader // uncached
 	Client client.Client // reads may come from a cache
 	Logs   Logs
-	Events Events
+	// Commands runs what reads files of backups.
+	Commands Commands
+	Events   Events
 	// Movers are the settings of mover Pods.
 	Movers moverpod.Settings
 	// KubeletRoot is the kubelet's directory on each node.
@@ -74,6 +76,8 @@ type Config struct {
 // Controller serves requests. Only one of them may run at a time, since it counts the movers.
 type Controller struct {
 	Config
+	// fileCalls has an element for each call that reads files.
+	fileCalls chan struct{}
 	slots     *slotTable
 	snapshots csisnapshot.API
 	// woken are requests of each kind that may go on.
@@ -87,7 +91,7 @@ func New(c Config) *Controller {
 		woken[viewOf(kind).kind] = make(chan event.GenericEvent, c.Total)
 	}
 	return &Controller{
-		Config: c, slots: newSlots(c.PerNode, c.Total), woken: woken,
+		Config: c, slots: newSlots(c.PerNode, c.Total), fileCalls: make(chan struct{}, maxFiles), woken: woken,
 		snapshots: csisnapshot.API{Reader: c.Reader, Client: c.Client, Clock: c.Clock, Log: c.Log},
 	}
 }

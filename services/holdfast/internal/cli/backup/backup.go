@@ -36,6 +36,7 @@ func NewCommand(g *command.Global) *cobra.Command {
 		NewDiffCommand(g, kind),
 		NewRelatedCommand(g, kind),
 		NewVerifyCommand(g, kind),
+		NewFilesCommand(g, kind),
 	)
 	return cmd
 }

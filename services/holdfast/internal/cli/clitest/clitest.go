@@ -32,6 +32,7 @@ import (
 	operationv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/operation/v1"
 	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
 	restorev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/restore/v1"
+	volumev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/volume/v1"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 )
@@ -114,6 +115,15 @@ func (c *Cluster) ServeOperations(t *testing.T, monitor operationv1.OperationMon
 func (c *Cluster) ServeManifests(t *testing.T, manifests manifestv1.ManifestServiceServer) (stop func()) {
 	t.Helper()
 	return c.startServer(t, func(s *grpc.Server) { manifestv1.RegisterManifestServiceServer(s, manifests) })
+}
+
+// ServeVolumes is Serve for volume-mover, and for manifest-indexer, which completion asks.
+func (c *Cluster) ServeVolumes(t *testing.T, volumes volumev1.VolumeServiceServer, manifests manifestv1.ManifestServiceServer) (stop func()) {
+	t.Helper()
+	return c.startServer(t, func(s *grpc.Server) {
+		volumev1.RegisterVolumeServiceServer(s, volumes)
+		manifestv1.RegisterManifestServiceServer(s, manifests)
+	})
 }
 
 // ServeRestores is Serve for restore-runner.

@@ -24,6 +24,7 @@ const (
 	RestoresAddress   = "127.0.0.1:7443" // restore-runner
 	OperationsAddress = "127.0.0.1:7444" // async-operation-monitor
 	ManifestAddress   = "127.0.0.1:7445" // manifest-indexer
+	VolumesAddress    = "127.0.0.1:7447" // volume-mover
 )
 
 // RemoteOptions say where a service is and how to talk to it.
@@ -62,6 +63,11 @@ func RemoteOperations() RemoteOptions {
 // RemoteManifests returns the options of manifest-indexer's address.
 func RemoteManifests() RemoteOptions {
 	return RemoteOptions{Address: ManifestAddress, what: "manifest", about: "what is in backups", service: "manifest-indexer"}
+}
+
+// RemoteVolumes returns the options of volume-mover's address.
+func RemoteVolumes() RemoteOptions {
+	return RemoteOptions{Address: VolumesAddress, what: "volume", about: "files of volumes", service: "volume-mover"}
 }
 
 // RemoteServices returns the options of all services, without an address: At gives those of one.
