@@ -36,6 +36,9 @@ type moverPod struct {
 	deleted chan struct{}
 	once    sync.Once
 	ended   error // read when the run is over
+
+	mu     sync.Mutex
+	places mounts // of the container once it has started
 }
 
 func (r *moverPod) markDeleted() { r.once.Do(func() { close(r.deleted) }) }
@@ -77,6 +80,9 @@ func (r *moverPod) runContainer(ctx context.Context) (code int, err error) {
 	if code := r.movers.waitHeld(ctx, r); code != 0 {
 		return code, nil
 	}
+	r.mu.Lock()
+	r.places = places
+	r.mu.Unlock()
 	process, err := testbed.StartProcess(testbed.ProcessSpec{
 		Name: r.pod.Name, Path: r.movers.binary, Args: places.replaceIn(commandWords(container)), Env: places.replaceIn(environment(container)), LogDir: r.dir,
 	})

@@ -79,9 +79,11 @@ func TestRolesOfCallers(t *testing.T) {
 		admin: {
 			{Verb: "create", Group: "velero.io", Resource: "backupstoragelocations"}, {Verb: "delete", Group: "velero.io", Resource: "backups"},
 			{Verb: "post", Path: "/holdfast.deletion.v1.DeletionService/DeleteBackup"}, {Verb: "post", Path: "/holdfast.manifest.v1.ManifestService/GetUnmaskedItem"},
+			{Verb: "post", Path: "/holdfast.volume.v1.VolumeService/ListFiles"}, {Verb: "post", Path: "/holdfast.volume.v1.VolumeService/ReadFile"},
 		},
 		nobody: {
 			{Verb: "get", Resource: "secrets"}, {Verb: "list", Resource: "secrets"}, {Verb: "post", Path: "/holdfast.operation.v1.OperationService/Cancel"},
+			{Verb: "post", Path: "/holdfast.volume.v1.VolumeService/ForgetSnapshots"},
 		},
 	} {
 		for level, role := range []string{viewer: "viewer", operator: "operator", admin: "admin"} {

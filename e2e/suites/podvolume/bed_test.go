@@ -44,7 +44,7 @@ func newBed(t *testing.T) *bed {
 	b.Site = site.Start(t, site.Config{
 		Arrange: func(s *site.Site) map[string][]string {
 			var err error
-			b.node, err = kubelet.Start(t.Context(), s.Cluster.RestConfig(), "node", &kubetest.ExecHandler{Run: b.apps.runCommand})
+			b.node, err = kubelet.Start(t.Context(), s.Cluster.RestConfig(), "node", &kubetest.ExecHandler{Run: b.runCommand})
 			require.NoError(t, err)
 			t.Cleanup(b.node.Close)
 			b.movers = moverpods.Start(t, s.Cluster.RestConfig(), site.Server, b.node, nil)
@@ -190,10 +190,14 @@ type applications struct {
 	ran []string
 }
 
-func (a *applications) runCommand(_ context.Context, r *kubetest.ExecRequest, _, _ io.Writer) error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.ran = append(a.ran, r.Namespace+" "+r.Command[0])
+// runCommand runs a command in a mover Pod, or notes that of a hook.
+func (b *bed) runCommand(ctx context.Context, r *kubetest.ExecRequest, stdout, stderr io.Writer) error {
+	if b.movers.IsMover(r) {
+		return b.movers.RunCommand(ctx, r, stdout, stderr)
+	}
+	b.apps.mu.Lock()
+	defer b.apps.mu.Unlock()
+	b.apps.ran = append(b.apps.ran, r.Namespace+" "+r.Command[0])
 	return nil
 }
 

@@ -26,6 +26,7 @@ func TestPodVolumes(t *testing.T) {
 	t.Run("killed meanwhile", b.killedMeanwhile)
 	t.Run("cancelled", b.cancelled)
 	t.Run("deleted", b.deleted)
+	t.Run("single files", b.singleFiles)
 }
 
 // thereAndBack has the files of a Pod's volumes survive the loss of its namespace, there and in another one.
