@@ -29,7 +29,7 @@ func (b *bed) singleFiles(t *testing.T) {
 	run := func(args ...string) (string, error) {
 		return cli.Run(t.Context(), append([]string{"backup", "files"}, append(args, "--volume-address", address)...)...)
 	}
-	out, err := run(name, "-o", "jsonpath={.[*].claim} {.[*].volume}")
+	out, err := run(name, "-o", "jsonpath={[*].claim} {[*].volume}")
 	require.NoError(t, err)
 	require.Equal(t, "data data scratch", out)
 	out, err = run(name, "data", "var", "-n", name, "-o", "json")

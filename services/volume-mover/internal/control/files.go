@@ -71,6 +71,9 @@ func streamFiles[M any, P interface {
 		_ = writer.CloseWithError(err) // never fails
 	}()
 	err := forwardMessages(reader, send)
+	if err == nil {
+		_, _ = io.Copy(io.Discard, reader) // the end of the command; the answer is whole
+	}
 	cancel()
 	_ = reader.CloseWithError(err) // never fails
 	return err
