@@ -92,7 +92,7 @@ func TestASuccessorMakesTheDownloadThatIsMissing(t *testing.T) {
 		return n
 	}
 	undisturbed := newMovedScene(t)
-	whole := undisturbed.runLife(t, 0, false)
+	undisturbed.runLife(t, 0, false)
 	require.True(t, undisturbed.moveOn(t, ""))
 	undisturbed.runLife(t, 0, false)
 	want := undisturbed.readOutcome(t)
@@ -100,10 +100,11 @@ func TestASuccessorMakesTheDownloadThatIsMissing(t *testing.T) {
 	for _, after := range []bool{false, true} {
 		t.Run(fmt.Sprint("after the write: ", after), func(t *testing.T) {
 			t.Parallel()
-			between := false
-			for k := 1; k <= whole.writes; k++ {
+			between, died := false, true
+			for k := 1; died; k++ {
 				b := newMovedScene(t)
 				first := b.runLife(t, k, after)
+				died = first.isGone()
 				between = between || b.cluster.Object(movedClaimPath) != nil && count(b) == 0
 				b.finishRestore(t, "")
 				require.Equal(t, want, b.readOutcome(t), "death at write %d: %s", k, first.what)
