@@ -503,3 +503,27 @@ func TestTheRequestsOfAFailedBackupAreCancelled(t *testing.T) {
 		require.Equal(t, strings.HasSuffix(list[i].Spec.Volume, "w"), list[i].Spec.Cancel)
 	}
 }
+
+// A snapshot's data may be moved on any node: without Velero's node-agent where it moves data, and with it where it
+// does not, nobody does.
+func TestWhoServesTheRequestsForSnapshots(t *testing.T) {
+	for want, tc := range map[string]struct {
+		agent bool
+		mover podvolume.Mover
+	}{
+		"":                             {false, podvolume.MoverHoldfast},
+		"Velero's node-agent runs in":  {true, podvolume.MoverHoldfast},
+		"no node-agent of Velero runs": {false, podvolume.MoverVelero},
+	} {
+		b := newBackupBed(t)
+		if tc.agent {
+			b.create(t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "agent", Labels: map[string]string{"role": "node-agent"}}, Status: corev1.PodStatus{Phase: corev1.PodRunning}})
+		}
+		backupper := b.newBackupper()
+		backupper.Mover = tc.mover
+		problem, err := backupper.FindProblem(t.Context())
+		require.NoError(t, err)
+		require.Contains(t, problem, want)
+		require.Equal(t, want == "", problem == "")
+	}
+}

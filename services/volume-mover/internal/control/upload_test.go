@@ -175,6 +175,45 @@ func TestAMoverWaitsForItsSnapshot(t *testing.T) {
 	require.NotNil(t, u.mover("b-1"))
 }
 
+// Movers of claims count in all, and not for a node: it is the scheduler's to choose.
+func TestUploadsWaitForAMover(t *testing.T) {
+	u := newUploadBed(t, csitest.Behaviour{})
+	u.configure(func(c *control.Config) { c.PerNode, c.Total = 1, 2 })
+	other := u.upload.DeepCopy()
+	other.Name, other.UID, other.ResourceVersion = "b-2", "b-2-uid", ""
+	third := u.upload.DeepCopy()
+	third.Name, third.UID, third.ResourceVersion = "b-3", "b-3-uid", ""
+	for _, o := range []*v2alpha1.DataUpload{other, third} {
+		require.NoError(t, u.client.Create(t.Context(), o))
+	}
+	u.step(u.upload)
+	u.step(other)
+	require.NotNil(t, u.mover("b-2"))
+	require.Equal(t, 5*time.Second, u.step(third))
+	require.Empty(t, third.Status.Phase)
+	require.Contains(t, third.Status.Message, "--movers")
+	u.run("b-2")
+	u.step(other)
+	u.end("b-2", outcome.Result{Phase: outcome.Completed, SnapshotID: "s"})
+	u.step(other)
+	u.step(third)
+	require.NotNil(t, u.mover("b-3"))
+}
+
+// The volume of a block device is one, whatever has become of the claim.
+func TestADeviceIsMovedAsOne(t *testing.T) {
+	u := newUploadBed(t, csitest.Behaviour{})
+	content := &snapshotv1.VolumeSnapshotContent{}
+	require.NoError(t, u.client.Get(t.Context(), client.ObjectKey{Name: "snapcontent-vs-uid"}, content))
+	content.Spec.SourceVolumeMode = ptr.To(corev1.PersistentVolumeBlock)
+	require.NoError(t, u.client.Update(t.Context(), content))
+	require.NoError(t, u.client.Delete(t.Context(), &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db"}}))
+	u.settle()
+	require.Equal(t, corev1.PersistentVolumeBlock, *u.claim().Spec.VolumeMode)
+	require.Len(t, u.mover("b-1").Spec.Containers[0].VolumeDevices, 1)
+	require.Nil(t, u.mover("b-1").Spec.Affinity)
+}
+
 // An error of the driver may pass until the snapshot has had its time.
 func TestASnapshotThatDoesNotBecomeReady(t *testing.T) {
 	u := newUploadBed(t, csitest.Behaviour{Ready: -1, Error: "quota"})

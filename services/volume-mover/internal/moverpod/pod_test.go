@@ -63,3 +63,29 @@ func TestAMoverPodWithoutAVolume(t *testing.T) {
 	require.Equal(t, "forget", c.Args[0])
 	require.Equal(t, []string{"--snapshot", "a", "--snapshot", "b"}, c.Args[len(c.Args)-4:])
 }
+
+// A mover of a claim runs where the scheduler finds its volume: only a scheduled Pod has a claim be provisioned whose
+// class waits for a consumer.
+func TestAMoverPodOfAClaim(t *testing.T) {
+	m := moverpod.Mover{
+		Name: "b-1", Claim: "b-1", ReadOnly: true, Nodes: moverpod.SelectNode("node-1"), Labels: moverpod.BuildLabels(moverpod.ValueUpload, "b-1"),
+		Args: moverpod.Upload{Namespace: "shop", Volume: "db", OperationID: "du-1"}.BuildArgs(),
+	}
+	pod := moverpod.BuildPod(moverpod.Settings{Namespace: "velero", Image: "mover:1"}, m)
+	require.Empty(t, pod.Spec.NodeName)
+	require.Empty(t, pod.Spec.Tolerations, "it need not run on a node that is kept for others")
+	term := pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0]
+	require.Equal(t, []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{"node-1"}}}, term.MatchFields)
+	require.Equal(t, "b-1", pod.Labels["velero.io/data-upload"])
+	c := pod.Spec.Containers[0]
+	require.Equal(t, corev1.VolumeMount{Name: "volume", MountPath: "/volume", ReadOnly: true}, c.VolumeMounts[2])
+	require.Equal(t, []string{"--create-repository", "--volume", "db", "--source", "/volume", "--operation-id", "du-1"}, c.Args[len(c.Args)-7:])
+
+	m.Block, m.Nodes, m.Args = true, nil, moverpod.Restore{Namespace: "shop", Snapshot: "s"}.BuildArgs()
+	pod = moverpod.BuildPod(moverpod.Settings{Namespace: "velero", Image: "mover:1"}, m)
+	require.Nil(t, pod.Spec.Affinity)
+	c = pod.Spec.Containers[0]
+	require.Equal(t, []corev1.VolumeDevice{{Name: "volume", DevicePath: "/volume"}}, c.VolumeDevices)
+	require.Len(t, c.VolumeMounts, 2)
+	require.NotContains(t, c.Args, "--done-file", "no Pod waits for the data of a claim")
+}
