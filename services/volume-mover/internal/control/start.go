@@ -42,7 +42,12 @@ func (c *Controller) startMover(ctx context.Context, v view) (time.Duration, err
 	if err == nil {
 		err = c.createMover(ctx, v, pod)
 	}
+	var notReady *notReadyError
 	switch {
+	case errors.As(err, &notReady) && c.prepareTime(v) > time.Second:
+		return time.Second, nil
+	case errors.As(err, &notReady):
+		return 0, c.failRequest(ctx, v, "%v in %s", err, c.PrepareTimeout)
 	case isOverQuota(err) && c.prepareTime(v) > retryInterval: // Pods that end make room
 		c.Log.InfoContext(ctx, "A quota has no room for a mover Pod; will retry", v.logArgs("error", err)...)
 		return retryInterval, nil
@@ -51,6 +56,11 @@ func (c *Controller) startMover(ctx context.Context, v view) (time.Duration, err
 	}
 	return max(c.prepareTime(v), waitInterval), nil
 }
+
+// notReadyError is that something which a mover Pod takes is not there yet.
+type notReadyError struct{ reason string }
+
+func (e *notReadyError) Error() string { return e.reason }
 
 // isOverQuota reports whether a ResourceQuota has no room for an object now.
 func isOverQuota(err error) bool {

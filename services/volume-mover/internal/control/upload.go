@@ -80,10 +80,22 @@ func (c *Controller) planUpload(ctx context.Context, v view, r *v2alpha1.DataUpl
 	if err := c.createContent(ctx, vsc); err != nil {
 		return nil, err
 	}
-	for _, object := range []client.Object{vs, claim} {
-		if err := c.createOwned(ctx, v, object); err != nil {
-			return nil, fmt.Errorf("create %T %s: %w", object, r.Name, err)
+	if err := c.createOwned(ctx, v, vs); err != nil {
+		return nil, fmt.Errorf("create VolumeSnapshot %s: %w", r.Name, err)
+	}
+	twin, err := c.snapshots.FindSnapshot(ctx, r.Namespace, r.Name)
+	switch {
+	case err != nil:
+		return nil, err
+	case twin == nil || !twin.Ready: // a provisioner that meets it before pauses for longer and longer
+		reason := fmt.Sprintf("VolumeSnapshot %s/%s did not become ready", r.Namespace, r.Name)
+		if twin != nil && twin.Failure != "" {
+			reason += ": " + twin.Failure
 		}
+		return nil, &notReadyError{reason}
+	}
+	if err := c.createOwned(ctx, v, claim); err != nil {
+		return nil, fmt.Errorf("create PersistentVolumeClaim %s: %w", r.Name, err)
 	}
 	upload := moverpod.Upload{
 		Namespace: v.namespace, Volume: r.Spec.SourcePVC, ClaimUID: r.Labels[velerov1.LabelPVCUID], OperationID: r.Labels[velerov1.LabelAsyncOperation],

@@ -188,6 +188,8 @@ func TestUploadsWaitForAMover(t *testing.T) {
 	}
 	u.step(u.upload)
 	u.step(other)
+	u.drive()
+	u.step(other)
 	require.NotNil(t, u.mover("b-2"))
 	require.Equal(t, 5*time.Second, u.step(third))
 	require.Empty(t, third.Status.Phase)
@@ -197,7 +199,22 @@ func TestUploadsWaitForAMover(t *testing.T) {
 	u.end("b-2", outcome.Result{Phase: outcome.Completed, SnapshotID: "s"})
 	u.step(other)
 	u.step(third)
-	require.NotNil(t, u.mover("b-3"))
+	require.Equal(t, v2alpha1.DataMovePhase("Accepted"), third.Status.Phase)
+}
+
+// The driver may no longer know the snapshot that its objects name.
+func TestATwinThatDoesNotBecomeReady(t *testing.T) {
+	u := newUploadBed(t, csitest.Behaviour{})
+	u.driver.Forget(u.driver.Stored()[0])
+	u.settle()
+	require.Equal(t, "Accepted", u.phase())
+	require.Equal(t, time.Second, u.step(u.upload))
+	require.Nil(t, u.mover("b-1"))
+	u.clock.Step(prepareTimeout - time.Second)
+	u.settle()
+	require.Equal(t, "Failed", u.phase())
+	require.Contains(t, u.upload.Status.Message, "VolumeSnapshot velero/b-1 did not become ready: snapshot physical-vs-uid does not exist")
+	u.requireNothingLeft()
 }
 
 // The volume of a block device is one, whatever has become of the claim.
