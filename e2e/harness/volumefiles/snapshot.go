@@ -20,6 +20,19 @@ import (
 // RestoreSnapshot restores a snapshot of a namespace's repository, and returns what the mover complains of.
 func RestoreSnapshot(t *testing.T, s *site.Site, bucket *site.Bucket, namespace, id string) string {
 	t.Helper()
+	return runMover(t, s, bucket, namespace, "move", "restore", "--snapshot", id, "--target", t.TempDir())
+}
+
+// CreateRepository makes a repository of a namespace with nothing in it.
+func CreateRepository(t *testing.T, s *site.Site, bucket *site.Bucket, namespace string) {
+	t.Helper()
+	missing := filepath.Join(t.TempDir(), "missing")
+	require.Contains(t, runMover(t, s, bucket, namespace, "move", "upload", "--create-repository", "--volume", "none", "--source", missing), missing)
+}
+
+// runMover runs a command of volume-mover about a namespace's repository, and returns what it complains of.
+func runMover(t *testing.T, s *site.Site, bucket *site.Bucket, namespace string, args ...string) string {
+	t.Helper()
 	binary, err := testbed.Product("volume-mover")
 	require.NoError(t, err)
 	loc, keys, password := &velerov1.BackupStorageLocation{}, &corev1.Secret{}, &corev1.Secret{}
@@ -37,9 +50,8 @@ func RestoreSnapshot(t *testing.T, s *site.Site, bucket *site.Bucket, namespace,
 	at := func(name string) string { return filepath.Join(dir, name) }
 	require.NoError(t, os.WriteFile(at("location"), []byte(manifests), 0o600))
 	require.NoError(t, os.WriteFile(at("password"), password.Data[velerov1.RepositoryPasswordKey], 0o600))
-	require.NoError(t, os.Mkdir(at("target"), 0o700))
-	out, err := exec.CommandContext(t.Context(), binary, "move", "restore", "--location", at("location"), "--password-file", at("password"),
-		"--namespace", namespace, "--snapshot", id, "--target", at("target"), "--cache-dir", dir).CombinedOutput()
+	args = append(args, "--location", at("location"), "--password-file", at("password"), "--namespace", namespace, "--cache-dir", dir)
+	out, err := exec.CommandContext(t.Context(), binary, args...).CombinedOutput()
 	if err != nil {
 		return string(out)
 	}

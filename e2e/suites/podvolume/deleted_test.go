@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -53,10 +54,27 @@ func (b *bed) deleted(t *testing.T) {
 	require.Eventually(t, func() bool { return len(b.requests(t, name)) == 0 }, site.Patience, site.Look, "its requests are gone")
 	require.Len(t, b.requests(t, kept), 2)
 	b.requireMaintained(t, name)
+	b.requireEnded(t, "never")
 	for _, p := range stays {
 		require.Empty(t, volumefiles.RestoreSnapshot(t, b.Site, b.bucket, name, p.Status.SnapshotID))
 	}
 	b.requireNoMovers(t)
+}
+
+// requireEnded has an empty repository of a namespace that does not exist be maintained, and waits until it is no more.
+func (b *bed) requireEnded(t *testing.T, namespace string) {
+	t.Helper()
+	volumefiles.CreateRepository(t, b.Site, b.bucket, namespace)
+	r := &velerov1.BackupRepository{
+		ObjectMeta: metav1.ObjectMeta{Namespace: site.Server, Name: namespace + "-default-kopia"},
+		Spec: velerov1.BackupRepositorySpec{
+			VolumeNamespace: namespace, BackupStorageLocation: b.bucket.Location, RepositoryType: "kopia", MaintenanceFrequency: metav1.Duration{Duration: time.Second},
+		},
+		Status: velerov1.BackupRepositoryStatus{Phase: velerov1.BackupRepositoryPhaseReady},
+	}
+	require.NoError(t, b.Client.Create(t.Context(), r))
+	gone := func() bool { return apierrors.IsNotFound(b.Client.Get(t.Context(), client.ObjectKeyFromObject(r), r)) }
+	require.Eventually(t, gone, site.Patience, site.Look, "its BackupRepository is gone")
 }
 
 // requireMaintained has the repository of a namespace be due, and waits until it is maintained.
