@@ -87,7 +87,7 @@ func (s *Snapshotter) Prestart(ctx context.Context, about []action.Keyed) {
 		if err != nil || !found {
 			continue
 		}
-		if of, err := s.findSubject(ctx, claimOf(live), a.Key); err == nil && of != nil {
+		if of, err := s.findSubject(ctx, claimOf(live), a.Key); err == nil && of != nil && s.needsSnapshot(ctx, of) {
 			s.beginSnapshot(ctx, of, places)
 		}
 	}

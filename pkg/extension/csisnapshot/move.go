@@ -66,6 +66,16 @@ func (s *Snapshotter) moveClaim(ctx context.Context, o *action.Object, of *snaps
 	return r, err
 }
 
+// needsSnapshot reports whether a snapshot is to be taken of a claim, as far as its movement decides that.
+func (s *Snapshotter) needsSnapshot(ctx context.Context, of *snapshotSubject) bool {
+	if s.Movement == nil {
+		return true
+	}
+	upload := s.newUpload(of)
+	found, err := s.getObject(ctx, upload.Namespace, upload.Name, upload)
+	return err == nil && !found && s.checkMovable(ctx, of) == nil
+}
+
 // checkMovable returns why the data of a claim cannot be moved.
 func (s *Snapshotter) checkMovable(ctx context.Context, of *snapshotSubject) error {
 	if of.volume.Spec.StorageClassName == "" {

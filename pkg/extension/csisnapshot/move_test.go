@@ -16,6 +16,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/apis/velero/v2alpha1"
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/pkg/extension/csisnapshot"
 )
 
@@ -102,6 +103,27 @@ func TestAClaimWhoseDataCannotBeMovedHasNoSnapshot(t *testing.T) {
 		require.ErrorContains(t, err, want)
 		b.requireNoSnapshots(t)
 	}
+}
+
+// What is cut ahead of its turn is what its turn takes: none where it would be refused, or was requested before.
+func TestNoSnapshotIsCutAheadThatIsNotMoved(t *testing.T) {
+	b := newMoveBed(t)
+	about := []action.Keyed{{Namespace: "a", Name: "c0", Key: "key"}}
+	s, claim := b.newMover(t, "fast", "node-agent runs")
+	s.Prestart(t.Context(), about)
+	s.Wait()
+	b.requireNoSnapshots(t)
+	s, _ = b.newMover(t, "fast", "")
+	s.Prestart(t.Context(), about)
+	s.Wait()
+	require.Equal(t, 1, b.driver.Taken())
+	_, err := callAction(t, s, csisnapshot.NameClaim, claim, "key")
+	require.NoError(t, err)
+	require.NoError(t, b.DiscardAll(t.Context(), csisnapshot.Owner{Name: "b", UID: b.backup.UID}))
+	s, _ = b.newMover(t, "fast", "")
+	s.Prestart(t.Context(), about)
+	s.Wait()
+	require.Equal(t, 1, b.driver.Taken())
 }
 
 // A snapshot that nobody moves is of no use.
