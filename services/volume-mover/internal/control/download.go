@@ -67,7 +67,7 @@ func (c *Controller) readTarget(ctx context.Context, v view) (*corev1.Persistent
 
 // checkTarget reports whether a claim can be filled.
 func checkTarget(v view, target *corev1.PersistentVolumeClaim) error {
-	reason := ""
+	var reason string
 	switch {
 	case target == nil:
 		reason = "is gone"
