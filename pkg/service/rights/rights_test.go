@@ -23,7 +23,8 @@ func TestRequestsAreWhatTheRulesAllow(t *testing.T) {
 		"get backups.velero.io in server", "get restores.velero.io in server", "list backups.velero.io in server", "list restores.velero.io in server",
 		"watch backups.velero.io in server", "watch restores.velero.io in server", "patch backups.velero.io in server", "patch restores.velero.io in server",
 		"get leases.coordination.k8s.io in server",
-		"list podvolumebackups.velero.io in server", "list podvolumerestores.velero.io in server", "patch podvolumebackups.velero.io in server", "patch podvolumerestores.velero.io in server",
+		"list podvolumebackups.velero.io in server", "list podvolumerestores.velero.io in server", "list datauploads.velero.io in server", "list datadownloads.velero.io in server",
+		"patch podvolumebackups.velero.io in server", "patch podvolumerestores.velero.io in server", "patch datauploads.velero.io in server", "patch datadownloads.velero.io in server",
 		`get namespaces "kube-system"`, "post /holdfast.operation.v1.OperationService/*",
 		"create tokenreviews.authentication.k8s.io", "create subjectaccessreviews.authorization.k8s.io",
 	}, ruleTexts("async-operation-monitor", rights.Options{Reviews: true}))
