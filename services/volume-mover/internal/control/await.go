@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"strings"
 	"time"
@@ -38,6 +39,9 @@ func (c *Controller) awaitMover(ctx context.Context, v view, pod *corev1.Pod) (t
 	}
 	if directory := directoryOf(pod); directory != "" {
 		reason += "; its volume is expected at " + directory + " (--kubelet-root)"
+	}
+	if v.isOfClaim() {
+		reason += fmt.Sprintf("; the events of claim %s/%s may say more", v.GetNamespace(), v.GetName())
 	}
 	return 0, c.failRequest(ctx, v, "the mover Pod did not start in %s: %s", c.PrepareTimeout, reason)
 }

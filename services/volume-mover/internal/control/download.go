@@ -45,11 +45,16 @@ func (c *Controller) findTarget(ctx context.Context, v view) (placement, error) 
 	if err := c.Reader.Get(ctx, client.ObjectKey{Name: *target.Spec.StorageClassName}, class); err != nil {
 		return placement{}, fmt.Errorf("claim %s: StorageClass: %w", v.claim, err)
 	}
-	if ptr.Deref(class.VolumeBindingMode, storagev1.VolumeBindingImmediate) != storagev1.VolumeBindingWaitForFirstConsumer || target.Annotations[annotationNode] != "" {
+	if !waitsForConsumer(class) || target.Annotations[annotationNode] != "" {
 		return placement{ready: true}, nil
 	}
 	why, err := c.awaitConsumer(ctx, v)
 	return placement{ready: err == nil && why == "", why: why}, err
+}
+
+// waitsForConsumer reports whether a class makes volumes where the first Pod that uses them runs.
+func waitsForConsumer(class *storagev1.StorageClass) bool {
+	return ptr.Deref(class.VolumeBindingMode, storagev1.VolumeBindingImmediate) == storagev1.VolumeBindingWaitForFirstConsumer
 }
 
 // readTarget reads the claim that is filled; nil where there is none.
@@ -106,20 +111,35 @@ func (c *Controller) awaitConsumer(ctx context.Context, v view) (string, error) 
 			return "waits until a Pod that uses the claim is scheduled, or the restore has made all Pods", nil
 		}
 	}
+	users, err := c.findUsers(ctx, v)
+	for i := range users {
+		if users[i].Spec.NodeName == "" {
+			return fmt.Sprintf("waits until Pod %s/%s, which uses the claim, is scheduled", users[i].Namespace, users[i].Name), nil
+		}
+	}
+	return "", err
+}
+
+// findUsers returns the Pods that use the claim of a request.
+func (c *Controller) findUsers(ctx context.Context, v view) ([]corev1.Pod, error) {
 	var pods corev1.PodList
 	if err := c.Reader.List(ctx, &pods, client.InNamespace(v.claim.Namespace)); err != nil {
-		return "", fmt.Errorf("list Pods: %w", err)
+		return nil, fmt.Errorf("list Pods: %w", err)
 	}
-	for i := range pods.Items {
-		pod := &pods.Items[i]
+	return slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool {
 		uses := slices.ContainsFunc(pod.Spec.Volumes, func(volume corev1.Volume) bool {
 			return volume.PersistentVolumeClaim != nil && volume.PersistentVolumeClaim.ClaimName == v.claim.Name
 		})
-		if uses && !hasEnded(pod) && pod.DeletionTimestamp == nil && pod.Spec.NodeName == "" {
-			return fmt.Sprintf("waits until Pod %s/%s, which uses the claim, is scheduled", pod.Namespace, pod.Name), nil
-		}
+		return !uses || hasEnded(&pod) || pod.DeletionTimestamp != nil
+	}), nil
+}
+
+// tolerationsOf are those of a Pod that uses a claim: the mover has to run where it does.
+func tolerationsOf(users []corev1.Pod) []corev1.Toleration {
+	if len(users) == 0 {
+		return nil
 	}
-	return "", nil
+	return users[0].Spec.Tolerations
 }
 
 // planDownload makes the claim of a DataDownload and returns its mover Pod.
@@ -131,6 +151,10 @@ func (c *Controller) planDownload(ctx context.Context, v view, r *v2alpha1.DataD
 	if err != nil {
 		return nil, err
 	}
+	users, err := c.findUsers(ctx, v)
+	if err != nil {
+		return nil, err
+	}
 	about := metav1.ObjectMeta{
 		Namespace: r.Namespace, Name: r.Name, Labels: moverpod.BuildLabels(v.mover, r.Name), OwnerReferences: []metav1.OwnerReference{v.ownerReference()},
 	}
@@ -138,10 +162,8 @@ func (c *Controller) planDownload(ctx context.Context, v view, r *v2alpha1.DataD
 		Name: r.Name, Owners: about.OwnerReferences, Labels: about.Labels, Claim: r.Name,
 		Block: ptr.Deref(target.Spec.VolumeMode, corev1.PersistentVolumeFilesystem) == corev1.PersistentVolumeBlock,
 		// The volume is new: what it holds is of a mover that did not end.
-		Args: append(moverpod.Restore{Namespace: v.namespace, Snapshot: r.Spec.SnapshotID, Overwrite: true}.BuildArgs(), v.parallelArgs(settingDownloads)...),
-	}
-	if node := target.Annotations[annotationNode]; node != "" {
-		m.Nodes = moverpod.SelectNode(node)
+		Args:        append(moverpod.Restore{Namespace: v.namespace, Snapshot: r.Spec.SnapshotID, Overwrite: true}.BuildArgs(), v.parallelArgs(settingDownloads)...),
+		Tolerations: tolerationsOf(users),
 	}
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: about, Spec: corev1.PersistentVolumeClaimSpec{
 		AccessModes: target.Spec.AccessModes, Resources: target.Spec.Resources, StorageClassName: target.Spec.StorageClassName,
@@ -154,6 +176,9 @@ func (c *Controller) planDownload(ctx context.Context, v view, r *v2alpha1.DataD
 	})
 	if err := c.createOwned(ctx, v, claim); err != nil {
 		return nil, fmt.Errorf("create the claim of the mover Pod: %w", err)
+	}
+	if node := target.Annotations[annotationNode]; node != "" && claim.Spec.VolumeName == "" { // a volume that exists may be used elsewhere
+		m.Nodes = moverpod.SelectNode(node)
 	}
 	return moverpod.BuildPod(c.Movers, m), nil
 }

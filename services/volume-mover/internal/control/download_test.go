@@ -253,6 +253,21 @@ func TestAVolumeIsMadeWhereItsPodRuns(t *testing.T) {
 	})
 }
 
+// A node that is drained once the volume is there does not come back.
+func TestAMoverOfAVolumeThatExistsRunsOnAnyNode(t *testing.T) {
+	d := newDownloadBed(t, storagev1.VolumeBindingWaitForFirstConsumer)
+	d.update(d.target, func() { d.target.Annotations[nodeAnnotation] = "node-7" })
+	d.settle()
+	require.NotNil(t, d.mover("r-1").Spec.Affinity)
+	d.run("r-1")
+	d.settle()
+	d.end("r-1", outcome.Result{Phase: outcome.Canceled, Message: "SIGTERM"})
+	d.clock.Step(time.Minute)
+	d.settle()
+	require.Equal(t, "InProgress", d.phase(), d.download.Status.Message)
+	require.Nil(t, d.mover("r-1").Spec.Affinity)
+}
+
 // Velero's server makes the request before the claim.
 func TestADownloadWaitsForItsClaim(t *testing.T) {
 	d := newDownloadBed(t, storagev1.VolumeBindingImmediate, func(d *downloadBed) { d.download.Spec.TargetVolume.PVC = "late" })

@@ -9,6 +9,7 @@ import (
 
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -69,6 +70,10 @@ func (c *Controller) planUpload(ctx context.Context, v view, r *v2alpha1.DataUpl
 	if err != nil {
 		return nil, err
 	}
+	class := &storagev1.StorageClass{}
+	if err := c.Reader.Get(ctx, client.ObjectKey{Name: r.Spec.CSISnapshot.StorageClass}, class); err != nil {
+		return nil, fmt.Errorf("no volume can be made of VolumeSnapshot %s/%s: StorageClass: %w", s.Snapshot.Namespace, s.Snapshot.Name, err)
+	}
 	about := metav1.ObjectMeta{
 		Namespace: r.Namespace, Name: r.Name, Labels: moverpod.BuildLabels(v.mover, r.Name), OwnerReferences: []metav1.OwnerReference{v.ownerReference()},
 	}
@@ -97,14 +102,18 @@ func (c *Controller) planUpload(ctx context.Context, v view, r *v2alpha1.DataUpl
 	if err := c.createOwned(ctx, v, claim); err != nil {
 		return nil, fmt.Errorf("create PersistentVolumeClaim %s: %w", r.Name, err)
 	}
+	users, err := c.findUsers(ctx, v)
+	if err != nil {
+		return nil, err
+	}
 	upload := moverpod.Upload{
 		Namespace: v.namespace, Volume: r.Spec.SourcePVC, ClaimUID: r.Labels[velerov1.LabelPVCUID], OperationID: r.Labels[velerov1.LabelAsyncOperation],
 	}
 	m := moverpod.Mover{
 		Name: r.Name, Owners: about.OwnerReferences, Labels: about.Labels, Claim: r.Name, Block: *claim.Spec.VolumeMode == corev1.PersistentVolumeBlock,
-		ReadOnly: true, Args: append(upload.BuildArgs(), v.parallelArgs(settingUploads)...),
+		ReadOnly: true, Args: append(upload.BuildArgs(), v.parallelArgs(settingUploads)...), Tolerations: tolerationsOf(users),
 	}
-	if pv.Spec.NodeAffinity != nil { // the snapshot is where the volume is
+	if pv.Spec.NodeAffinity != nil && waitsForConsumer(class) { // the snapshot is where the volume is; else the volume may be anywhere by now
 		m.Nodes = pv.Spec.NodeAffinity.Required
 	}
 	return moverpod.BuildPod(c.Movers, m), nil

@@ -121,8 +121,7 @@ func (u *uploadBed) claim() *corev1.PersistentVolumeClaim {
 	return claim
 }
 
-// The mover reads a volume that the driver makes of the snapshot, in the zone of the source. Then all of it goes, and
-// the snapshot itself last.
+// The mover reads a volume that the driver makes of the snapshot, and all of it goes then, the snapshot itself last.
 func TestASnapshotIsMoved(t *testing.T) {
 	u := newUploadBed(t, csitest.Behaviour{})
 	u.settle()
@@ -133,7 +132,7 @@ func TestASnapshotIsMoved(t *testing.T) {
 	require.EqualValues(t, csitest.Size, claim.Spec.Resources.Requests.Storage().Value())
 	require.Equal(t, corev1.PersistentVolumeFilesystem, *claim.Spec.VolumeMode)
 	require.Empty(t, pod.Spec.NodeName, "the scheduler chooses the node")
-	require.Equal(t, "z", pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchExpressions[0].Values[0])
+	require.Nil(t, pod.Spec.Affinity, "the volume may be in any zone")
 	require.Equal(t, "b-1", pod.Spec.Volumes[2].PersistentVolumeClaim.ClaimName)
 	require.True(t, pod.Spec.Containers[0].VolumeMounts[2].ReadOnly)
 	require.Equal(t, []string{"--create-repository", "--volume", "db", "--source", "/volume", "--claim-uid", "db-uid", "--operation-id", "du-b-uid.db-uid", "--parallel", "3"}, pod.Spec.Containers[0].Args[12:])
@@ -157,6 +156,46 @@ func TestASnapshotIsMoved(t *testing.T) {
 	require.EqualValues(t, 7, u.upload.Status.Progress.TotalBytes)
 	require.EqualValues(t, 5, u.upload.Status.IncrementalBytes)
 	require.Equal(t, v2alpha1.NodeOS("linux"), u.upload.Status.NodeOS)
+	u.requireNothingLeft()
+}
+
+// A volume that is made for its first Pod may be possible in the zone of the source alone. A class that binds at once makes
+// it in any: a mover that has to run in the source's could not use it.
+func TestAMoverRunsWhereItsVolumeIsMade(t *testing.T) {
+	u := newUploadBed(t, csitest.Behaviour{})
+	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "fast"}}
+	u.update(class, func() { class.VolumeBindingMode = ptr.To(storagev1.VolumeBindingWaitForFirstConsumer) })
+	u.settle()
+	terms := u.mover("b-1").Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+	require.Equal(t, []string{"z"}, terms[0].MatchExpressions[0].Values)
+}
+
+// The nodes of a zone may be kept for one application by taints.
+func TestAMoverToleratesWhatItsApplicationDoes(t *testing.T) {
+	taint := corev1.Toleration{Key: "only", Operator: corev1.TolerationOpExists}
+	user := newPod("db", "node-1")
+	user.Spec.Volumes[0].PersistentVolumeClaim.ClaimName, user.Spec.Tolerations = "db", []corev1.Toleration{taint}
+	u := newUploadBed(t, csitest.Behaviour{})
+	require.NoError(t, u.client.Create(t.Context(), user))
+	u.settle()
+	require.Equal(t, []corev1.Toleration{taint}, u.mover("b-1").Spec.Tolerations)
+
+	d := newDownloadBed(t, storagev1.VolumeBindingImmediate)
+	user.ResourceVersion = ""
+	require.NoError(t, d.client.Create(t.Context(), user))
+	d.settle()
+	require.Equal(t, []corev1.Toleration{taint}, d.mover("r-1").Spec.Tolerations)
+}
+
+// What the driver says of a volume that it does not make is in the events of the claim alone.
+func TestAMoverWithoutAVolumeNamesItsClaim(t *testing.T) {
+	u := newUploadBed(t, csitest.Behaviour{})
+	u.settle()
+	u.setStatus("b-1", corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "unbound claims"}}})
+	u.clock.Step(prepareTimeout)
+	u.settle()
+	require.Equal(t, "Failed", u.phase())
+	require.Contains(t, u.upload.Status.Message, "it is not scheduled: unbound claims; the events of claim velero/b-1 may say more")
 	u.requireNothingLeft()
 }
 
@@ -404,8 +443,9 @@ func TestTwinsOfRequestsThatAreGone(t *testing.T) {
 
 func TestUploadsThatAreNotBegun(t *testing.T) {
 	for message, spoil := range map[string]func(u *uploadBed){
-		"is gone":                      func(u *uploadBed) { u.upload.Spec.CSISnapshot.VolumeSnapshot = "other" },
-		"spec.csiSnapshot is required": func(u *uploadBed) { u.upload.Spec.CSISnapshot = nil },
+		"is gone": func(u *uploadBed) { u.upload.Spec.CSISnapshot.VolumeSnapshot = "other" },
+		`StorageClass: storageclasses.storage.k8s.io "manual" not found`: func(u *uploadBed) { u.upload.Spec.CSISnapshot.StorageClass = "manual" },
+		"spec.csiSnapshot is required":                                   func(u *uploadBed) { u.upload.Spec.CSISnapshot = nil },
 		"VolumeSnapshotContent b-1 exists and is not of this request": func(u *uploadBed) {
 			require.NoError(u.t, u.client.Create(u.t.Context(), &snapshotv1.VolumeSnapshotContent{ObjectMeta: metav1.ObjectMeta{Name: "b-1"}}))
 		},

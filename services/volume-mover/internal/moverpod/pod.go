@@ -69,6 +69,8 @@ type Mover struct {
 	Claim string
 	Block bool
 	Nodes *corev1.NodeSelector
+	// Tolerations are those of a mover that is scheduled.
+	Tolerations []corev1.Toleration
 	// ReadOnly has the volume be mounted for reading.
 	ReadOnly bool
 	// Args are those of Upload, Restore, Forget or Maintain.
@@ -168,6 +170,7 @@ func BuildPod(s Settings, m Mover) *corev1.Pod {
 		pod.Spec.Tolerations = tolerateTaints()
 		addVolume(&pod.Spec, m, corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: m.Directory, Type: ptr.To(corev1.HostPathDirectory)}})
 	case m.Claim != "":
+		pod.Spec.Tolerations = m.Tolerations
 		if m.Nodes != nil {
 			pod.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: m.Nodes}}
 		}
