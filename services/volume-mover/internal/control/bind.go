@@ -51,6 +51,7 @@ func (c *Controller) keepVolume(ctx context.Context, v view) error {
 		}
 		fresh.Labels[velerov1.LabelDynamicPV] = selectorOf(target)
 		fresh.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
+		fresh.Spec.AccessModes = target.Spec.AccessModes
 		return nil
 	})
 	if err == nil {

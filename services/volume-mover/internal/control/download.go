@@ -166,7 +166,7 @@ func (c *Controller) planDownload(ctx context.Context, v view, r *v2alpha1.DataD
 		Tolerations: tolerationsOf(users),
 	}
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: about, Spec: corev1.PersistentVolumeClaimSpec{
-		AccessModes: target.Spec.AccessModes, Resources: target.Spec.Resources, StorageClassName: target.Spec.StorageClassName,
+		AccessModes: writableModes(target), Resources: target.Spec.Resources, StorageClassName: target.Spec.StorageClassName,
 		VolumeMode: target.Spec.VolumeMode, VolumeAttributesClassName: target.Spec.VolumeAttributesClassName,
 	}}
 	claim.Annotations = maps.Clone(target.Annotations) // provisioners may obey some
@@ -181,6 +181,16 @@ func (c *Controller) planDownload(ctx context.Context, v view, r *v2alpha1.DataD
 		m.Nodes = moverpod.SelectNode(node)
 	}
 	return moverpod.BuildPod(c.Movers, m), nil
+}
+
+// writableModes are the access modes of a volume that can be filled for a claim.
+func writableModes(target *corev1.PersistentVolumeClaim) []corev1.PersistentVolumeAccessMode {
+	for _, mode := range target.Spec.AccessModes {
+		if mode != corev1.ReadOnlyMany {
+			return target.Spec.AccessModes
+		}
+	}
+	return []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
 }
 
 // removeDownload removes the claim of a DataDownload that is final, with its volume. It returns after which time to look

@@ -268,6 +268,24 @@ func TestAMoverOfAVolumeThatExistsRunsOnAnyNode(t *testing.T) {
 	require.Nil(t, d.mover("r-1").Spec.Affinity)
 }
 
+// A volume that is only read has to be written once.
+func TestAReadOnlyClaimIsFilled(t *testing.T) {
+	readOnly := []corev1.PersistentVolumeAccessMode{corev1.ReadOnlyMany}
+	d := newDownloadBed(t, storagev1.VolumeBindingImmediate, func(d *downloadBed) { d.target.Spec.AccessModes = readOnly })
+	d.settle()
+	claim := &corev1.PersistentVolumeClaim{}
+	require.NoError(t, d.client.Get(t.Context(), client.ObjectKeyFromObject(d.download), claim))
+	require.Equal(t, []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, claim.Spec.AccessModes)
+	d.run("r-1")
+	d.settle()
+	d.end("r-1", outcome.Result{Phase: outcome.Completed})
+	d.settle()
+	d.requireFilled()
+	pv := &corev1.PersistentVolume{}
+	require.NoError(t, d.client.Get(t.Context(), client.ObjectKey{Name: d.target.Spec.VolumeName}, pv))
+	require.Equal(t, readOnly, pv.Spec.AccessModes, "else the claim cannot be bound to it")
+}
+
 // Velero's server makes the request before the claim.
 func TestADownloadWaitsForItsClaim(t *testing.T) {
 	d := newDownloadBed(t, storagev1.VolumeBindingImmediate, func(d *downloadBed) { d.download.Spec.TargetVolume.PVC = "late" })
