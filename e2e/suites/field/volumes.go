@@ -100,10 +100,14 @@ func (r *run) checkFile(ctx context.Context, e *expectation) error {
 		return err
 	}
 	if e.Absent {
-		if _, err = os.Lstat(filepath.Join(dir, name)); errors.Is(err, fs.ErrNotExist) {
+		_, err = os.Lstat(filepath.Join(dir, name))
+		if err == nil {
+			return fmt.Errorf("%s of Pod %s is there", e.File, e.Pod)
+		}
+		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
-		return fmt.Errorf("%s of Pod %s is there (%v)", e.File, e.Pod, err)
+		return err
 	}
 	content, err := os.ReadFile(filepath.Join(dir, name))
 	switch {
