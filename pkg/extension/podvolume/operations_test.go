@@ -211,7 +211,7 @@ func TestACancelReachesTheRequestsOfTheJobAlone(t *testing.T) {
 	require.False(t, b.backup(t, "v1").Spec.Cancel, "it has ended")
 	require.True(t, b.backup(t, "v2").Spec.Cancel)
 	b.setStatus(t, "v2", velerov1.PodVolumeBackupStatus{Phase: "Canceled", Message: "asked to stop"})
-	require.Equal(t, "volume v2 of pod a/p: canceled: the operation was cancelled", b.progress(t).Err)
+	require.Equal(t, "volume v2 of pod a/p: canceled: the operation was cancelled; asked to stop", b.progress(t).Err)
 }
 
 // The operations of restores are followed alike.

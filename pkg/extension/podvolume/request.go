@@ -109,13 +109,21 @@ func (r *Request) Failure(now time.Time) string {
 	case r.Phase == velerov1.PodVolumePhaseFailed:
 		return cmp.Or(r.Message, "it failed without a message")
 	case r.Phase == velerov1.PodVolumePhaseCanceled:
-		return "canceled: " + cmp.Or(reason, r.Message, "no reason is known")
+		return "canceled: " + cmp.Or(joinReasons(reason, r.Message), "no reason is known")
 	case r.Phase == velerov1.PodVolumePhaseCompleted && r.empty:
 		return "it completed without a snapshot"
 	case r.isUnaccepted(now):
 		return cmp.Or(reason, unacceptedReason)
 	}
 	return ""
+}
+
+// joinReasons returns why a request was cancelled, and what it says of itself: for what it waited, or how far it got.
+func joinReasons(reason, message string) string {
+	if reason == "" || message == "" || message == "canceled" {
+		return cmp.Or(reason, message)
+	}
+	return reason + "; " + message
 }
 
 const unacceptedReason = "no volume-mover has accepted the request in 30m"
