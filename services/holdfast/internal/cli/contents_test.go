@@ -137,7 +137,7 @@ func newManifests(clock *clocktesting.FakeClock) *manifests {
 		newStoredItem("", "ServiceAccount", "serviceaccounts", "other", "far", ""),
 		newStoredItem("example.com", "Ring", "rings", "shop", "one", "", newReference("next", "example.com", "Ring", "shop", "two")),
 		newStoredItem("example.com", "Ring", "rings", "shop", "two", "", newReference("next", "example.com", "Ring", "shop", "one")),
-		newStoredItem("rbac.authorization.k8s.io", "ClusterRole", "clusterroles", "", `say:"hi"`, ""),
+		newStoredItem("rbac.authorization.k8s.io", "ClusterRole", "clusterroles", "", `say:"hi"`, "", newReference("reads", "", "Secret", "shop", "a\x1b[2J")),
 		newStoredItem("storage.k8s.io", "StorageClass", "storageclasses", "", "fast", ""),
 	}}
 }

@@ -47,7 +47,7 @@ func (d *diffs) DiffManifests(req *manifestv1.DiffManifestsRequest, stream grpc.
 	changed := []*manifestv1.ItemDifference{
 		{Change: manifestv1.ItemDifference_CHANGE_CHANGED, Kind: "Secret", Namespace: "shop", Name: "db", FromVersion: "v1", ToVersion: "v1", Fields: []*manifestv1.FieldDifference{{Path: "data.password", Masked: true}}},
 		{Change: manifestv1.ItemDifference_CHANGE_CHANGED, Group: "g.io", Kind: "Widget", Namespace: "shop", Name: "w", FromVersion: "v1", ToVersion: "v2", MoreFields: true, Fields: []*manifestv1.FieldDifference{
-			{Path: "spec.replicas", From: ptr.To("2"), To: ptr.To("3")}, {Path: "spec.gone", From: ptr.To(`{"a":"b"}`)}, {Path: "spec.long", To: ptr.To(`"xxx… (2000 bytes)`)},
+			{Path: "spec.replicas", From: ptr.To("2"), To: ptr.To("3")}, {Path: "spec.gone", From: ptr.To(`{"a":"b"}`)}, {Path: "spec.long", To: ptr.To(`"xxx… (2000 bytes)`)}, {Path: "spec[\x1b[2J]", To: ptr.To("1")},
 		}},
 	}
 	if !req.GetWithFields() {

@@ -5,6 +5,7 @@ import (
 	"io"
 
 	manifestv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/manifest/v1"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 )
 
 var changeNames = map[manifestv1.ItemDifference_Change]string{
@@ -27,6 +28,7 @@ type diffText struct {
 }
 
 func (t *diffText) writeLine(colour, line string) {
+	line = command.FormatLine(line)
 	if t.coloured && colour != "" {
 		line = colour + line + plain
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 )
 
 // treeWriter draws trees with box characters.
@@ -82,7 +84,7 @@ func (k *treeKey) formatKey(namespace string) string {
 	if k.namespace != "" && k.namespace != namespace {
 		text += " in " + k.namespace
 	}
-	return text
+	return command.FormatLine(text)
 }
 
 // writeDot writes the graph in the language of Graphviz.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
@@ -41,6 +42,17 @@ func FormatSelector(s *metav1.LabelSelector, or []*metav1.LabelSelector) string 
 		each = append(each, metav1.FormatLabelSelector(one))
 	}
 	return strings.Join(each, " or ")
+}
+
+// FormatLine returns a text without control characters, which could steer the terminal: names of fields, and of what
+// an object refers to, may have any.
+func FormatLine(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, text)
 }
 
 // barWidth is the width of a progress bar in characters.

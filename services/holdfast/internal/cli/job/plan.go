@@ -100,7 +100,7 @@ func (p *PlanPrinter) printSummary() {
 		p.Printf("The filters leave out: %s\n", strings.Join(kinds, ", "))
 	}
 	for _, message := range p.head.Messages {
-		p.Printf("- %s\n", message)
+		p.Printf("- %s\n", command.FormatLine(message))
 	}
 }
 
