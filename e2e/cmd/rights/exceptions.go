@@ -44,6 +44,8 @@ var exceptions = map[string]chart.Exception{
 	"volume-mover: list pods in the namespace":                                       {Why: whereListsDoNotStream, Sometimes: true},
 	"volume-mover: list podvolumebackups.velero.io in the namespace":                 {Why: whereListsDoNotStream, Sometimes: true},
 	"volume-mover: list podvolumerestores.velero.io in the namespace":                {Why: whereListsDoNotStream, Sometimes: true},
+	"volume-mover: list datauploads.velero.io in the namespace":                      {Why: whereListsDoNotStream, Sometimes: true},
+	"volume-mover: list datadownloads.velero.io in the namespace":                    {Why: whereListsDoNotStream, Sometimes: true},
 	"volume-mover: list backuprepositories.velero.io in the namespace":               {Why: whereListsDoNotStream, Sometimes: true},
 	"volume-mover: patch events.events.k8s.io in the namespace":                      {Why: onRepetition, Sometimes: true},
 }

@@ -157,7 +157,7 @@ exactly these. namespaced rules hold in the release's namespace, cluster rules e
 - {apiGroups: [""], resources: [secrets], verbs: [create, delete]}
 - {apiGroups: [velero.io], resources: [backups], verbs: [get]}
 - {apiGroups: [velero.io], resources: [restores], verbs: [get]}
-- {apiGroups: [""], resources: [persistentvolumeclaims], verbs: [list, watch, create, delete]}
+- {apiGroups: [""], resources: [persistentvolumeclaims], verbs: [create, delete]}
 - {apiGroups: [snapshot.storage.k8s.io], resources: [volumesnapshots], verbs: [create]}
 {{- end -}}
 
