@@ -42,8 +42,10 @@ func Start(config Config) (_ *Controllers, err error) {
 	sidecar := []string{"--csi-address=" + config.Socket, "--timeout=5s"}
 	// csi-snapshotter may lose, until its next resync, that a snapshot is not ready.
 	again := "--resync-period=2s"
+	// It waits for the definitions of groups, which Define does not make, for 30 s.
+	noGroups := "--retry-crd-interval-max=1s"
 	for name, more := range map[string][]string{
-		"snapshot-controller": {again}, "csi-snapshotter": {sidecar[0], sidecar[1], again}, "csi-provisioner": sidecar,
+		"snapshot-controller": {again, noGroups}, "csi-snapshotter": {sidecar[0], sidecar[1], again}, "csi-provisioner": sidecar,
 	} {
 		path, err := testbed.Binary(name)
 		if err != nil {
