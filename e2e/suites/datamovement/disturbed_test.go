@@ -1,8 +1,10 @@
 package datamovement
 
 import (
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -29,8 +31,8 @@ func (b *bed) holdMovers(t *testing.T, count int, begin func()) (release func())
 	return b.movers.Release
 }
 
-// killedMeanwhile kills runners and the controller while snapshots are not ready, and again while data is moved, there and back: each
-// claim is moved once.
+// killedMeanwhile kills runners and the controller while snapshots are not ready, while data is moved, and while what was made for that is
+// removed or bound, there and back: each claim is moved once.
 func (b *bed) killedMeanwhile(t *testing.T) {
 	const name, elsewhere = "disturbed", "disturbed-copy"
 	want := b.createClaims(t, name, "a", "b")
@@ -46,6 +48,14 @@ func (b *bed) killedMeanwhile(t *testing.T) {
 		b.Kill(t, service)
 	}
 	release()
+	b.killOnce(t, "volume-mover", "an upload has ended", func() bool {
+		for _, u := range b.uploads(t, name) {
+			if u.Status.Phase == completed {
+				return true
+			}
+		}
+		return false
+	})
 	b.BackupCompletes(t, name)
 	for claim, u := range b.uploads(t, name) {
 		require.Equal(t, first[claim].UID, u.UID, "claim %s is moved once", claim)
@@ -64,11 +74,23 @@ func (b *bed) killedMeanwhile(t *testing.T) {
 		b.Kill(t, service)
 	}
 	release()
+	b.killOnce(t, "volume-mover", "a claim gets its volume", func() bool {
+		claims := &corev1.PersistentVolumeClaimList{}
+		require.NoError(t, b.Client.List(t.Context(), claims, client.InNamespace(elsewhere)))
+		return slices.ContainsFunc(claims.Items, func(c corev1.PersistentVolumeClaim) bool { return c.Spec.VolumeName != "" })
+	})
 	b.requireRestored(t, elsewhere, elsewhere, want)
 	for claim, d := range b.downloads(t, elsewhere) {
 		require.Equal(t, made[claim], d.UID, "claim %s is filled once", claim)
 	}
 	b.requireNothingLeft(t)
+}
+
+// killOnce kills a service as soon as something is so.
+func (b *bed) killOnce(t *testing.T, service, what string, is func() bool) {
+	t.Helper()
+	require.Eventually(t, is, site.Patience, 10*time.Millisecond, what)
+	b.Kill(t, service)
 }
 
 // requireShown waits until the description of a job has a running operation.
