@@ -212,7 +212,7 @@ func (c *Controller) removeUpload(ctx context.Context, v view, r *v2alpha1.DataU
 	s, err := c.findSnapshot(ctx, r)
 	var gone *moverpod.RefusalError
 	switch {
-	case err == nil && s.Snapshot.Labels[velerov1.LabelBackupName] == r.Labels[velerov1.LabelBackupName]:
+	case err == nil && r.Labels[velerov1.LabelBackupName] != "" && s.Snapshot.Labels[velerov1.LabelBackupName] == r.Labels[velerov1.LabelBackupName]:
 		err = c.snapshots.Discard(ctx, s.Snapshot.Namespace, s.Snapshot.Name)
 	case errors.As(err, &gone):
 		err = nil

@@ -321,7 +321,7 @@ func TestASuccessorGoesOnWithASnapshot(t *testing.T) {
 		u := newUploadBed(t, csitest.Behaviour{})
 		k := &killer{Client: u.client, left: n, after: n%2 == 0}
 		u.configure(func(c *control.Config) { c.Client = k })
-		for range 30 {
+		for idle := 0; idle < 4; {
 			if _, err := u.controller.Reconcile(t.Context(), u.upload, client.ObjectKeyFromObject(u.upload)); err != nil {
 				require.ErrorIs(t, err, errKilled, "write %d", n)
 				u.restart()
@@ -330,7 +330,7 @@ func TestASuccessorGoesOnWithASnapshot(t *testing.T) {
 			pod := u.mover("b-1")
 			switch {
 			case pod == nil && len(u.driver.Stored()) == 0 && u.driver.Made() > 0:
-				u.step(u.upload)
+				idle++
 			case pod != nil && pod.Status.Phase == "":
 				u.run("b-1")
 			case pod != nil && pod.Status.Phase == corev1.PodRunning && len(u.claim().Spec.VolumeName) > 0:
@@ -395,6 +395,26 @@ func TestAMoverThatEndedForAPassingReasonIsReplaced(t *testing.T) {
 			u.requireNothingLeft()
 		})
 	}
+}
+
+// A request by hand may name anybody's snapshot.
+func TestASnapshotThatIsNoBackupsStays(t *testing.T) {
+	u := newUploadBed(t, csitest.Behaviour{})
+	mine := &snapshotv1.VolumeSnapshot{}
+	require.NoError(t, u.client.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "velero-db-x"}, mine))
+	mine.Labels = nil
+	require.NoError(t, u.client.Update(t.Context(), mine))
+	u.update(u.upload, func() { delete(u.upload.Labels, velerov1.LabelBackupName) })
+	u.settle()
+	u.run("b-1")
+	u.settle()
+	u.end("b-1", outcome.Result{Phase: outcome.Completed, SnapshotID: "s-1"})
+	u.settle()
+	require.Equal(t, "Completed", u.phase())
+	require.Len(t, u.driver.Stored(), 1)
+	var left snapshotv1.VolumeSnapshotContentList
+	require.NoError(t, u.client.List(t.Context(), &left))
+	require.Equal(t, []string{"snapcontent-vs-uid"}, itemsOf(&left), "the twin is gone")
 }
 
 func TestAnUploadIsCanceled(t *testing.T) {
