@@ -171,7 +171,7 @@ func moverRules() Rules {
 			veleroRule([]string{"backuprepositories"}, "get", "list", "watch", "create", "patch", "delete"),
 			policyRule("", "pods", "list", "watch", "create", "delete"), policyRule("", "pods/log", "get"), policyRule("", "pods/exec", "create", "get"),
 			policyRule("", "secrets", "create", "delete"), veleroRule([]string{"backups"}, "get"),
-			veleroRule([]string{"restores"}, "get"), policyRule("", "persistentvolumeclaims", "list", "watch", "create", "delete"),
+			veleroRule([]string{"restores"}, "get"), policyRule("", "persistentvolumeclaims", "create", "delete"),
 			snapshotRule([]string{"volumesnapshots"}, "create"),
 		}),
 		Cluster: []rbacv1.PolicyRule{
