@@ -186,7 +186,7 @@ func TestASharedClaimIsFilledOnce(t *testing.T) {
 	require.Len(t, f.recorder.Operations(), 1)
 	for _, pod := range []string{"db-0", "db-1"} {
 		c := waitContainer(s, "/api/v1/namespaces/b/pods/"+pod)
-		require.Equal(t, []any{"wait", string(restoreUID), "--state", "/restore-state", "--keep", "data"}, c["args"], "the other Pod needs the file that it waits for, too")
+		require.Equal(t, []any{"wait", string(restoreUID), "--state", "/restore-state", "--pod", pod, "--shared", "data=2"}, c["args"], "the last of both removes the file that they wait for")
 	}
 }
 
