@@ -33,7 +33,7 @@ func (m *mover) newFilesCommand() *cobra.Command {
 }
 
 // filesAnswer writes the answer about a path.
-type filesAnswer func(r *files.Reader, ctx context.Context, path string, out io.Writer) error //nolint:revive // a method's expression
+type filesAnswer func(r *files.Reader, ctx context.Context, path string, out io.Writer) error
 
 func (m *mover) newFilesReadCommand(name, short string, answer filesAnswer) *cobra.Command {
 	req, volume := request.Default(), &volumev1.VolumeSelector{}
