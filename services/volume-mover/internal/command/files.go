@@ -4,14 +4,11 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"runtime/debug"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/holdfast-io/holdfast/pkg/objectstore/retrystore"
-	"github.com/holdfast-io/holdfast/pkg/telemetry"
 	"github.com/holdfast-io/holdfast/pkg/volumedata/repository"
 	volumev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/volume/v1"
 	"github.com/holdfast-io/holdfast/services/volume-mover/internal/files"
@@ -61,30 +58,20 @@ func (m *mover) newFilesReadCommand(name, short string, answer filesAnswer) *cob
 
 // readFiles opens the location for answer, and repositories as they are asked for.
 func (m *mover) readFiles(ctx context.Context, req request.Request, r *files.Reader, answer func(context.Context) error) error {
-	log, err := telemetry.NewLogger(m.stderr, "warn", telemetry.FormatJSON)
-	if err != nil {
-		return err
-	}
 	if req.MemoryMiB > 0 {
 		debug.SetMemoryLimit(req.MemoryMiB << 20)
 	}
-	location, err := request.OpenLocation(ctx, req.Location)
+	at, err := m.openPlace(ctx, req, "warn")
 	if err != nil {
 		return err
 	}
-	store := &retrystore.Store{Store: location, Clock: m.clock, Log: log, Budget: storePatience}
-	defer func() { _ = store.Close() }()
-	dir, err := os.MkdirTemp(req.CacheDir, "volume-mover-")
-	if err != nil {
-		return fmt.Errorf("cache: %w", err)
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
+	defer at.close()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	r.Location = store
+	r.Location = at.store
 	r.Open = func(ctx context.Context, namespace string) (*repository.Repository, error) {
 		req.Namespace = namespace
-		return openRepository(ctx, store, req, dir, cancel)
+		return at.openRepository(ctx, req, cancel)
 	}
 	return answer(ctx)
 }

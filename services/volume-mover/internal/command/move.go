@@ -15,8 +15,6 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/utils/clock"
 
-	"github.com/holdfast-io/holdfast/pkg/objectstore"
-	"github.com/holdfast-io/holdfast/pkg/objectstore/retrystore"
 	"github.com/holdfast-io/holdfast/pkg/telemetry"
 	"github.com/holdfast-io/holdfast/pkg/volumedata/repository"
 	"github.com/holdfast-io/holdfast/services/volume-mover/internal/maintain"
@@ -161,24 +159,14 @@ func (m *mover) runTransfer(ctx context.Context, req request.Request, rec *outco
 		}
 	}()
 	failed := func(err error) outcome.Result { return outcome.Result{Phase: outcome.Failed, Message: err.Error()} }
-	log, err := telemetry.NewLogger(m.stderr, "info", telemetry.FormatJSON)
+	at, err := m.openPlace(ctx, req, "info")
 	if err != nil {
 		return failed(err)
 	}
-	location, err := request.OpenLocation(ctx, req.Location)
-	if err != nil {
-		return failed(err)
-	}
-	store := &retrystore.Store{Store: location, Clock: m.clock, Log: log, Budget: storePatience}
-	defer func() { _ = store.Close() }()
-	dir, err := os.MkdirTemp(req.CacheDir, "volume-mover-")
-	if err != nil {
-		return failed(fmt.Errorf("cache: %w", err))
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
+	defer at.close()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	r, err := openRepository(ctx, store, req, dir, cancel)
+	r, err := at.openRepository(ctx, req, cancel)
 	switch {
 	case req.Forget != nil && errors.Is(err, repository.ErrAbsent): // and all snapshots with it
 		return outcome.Result{Phase: outcome.Completed}
@@ -189,7 +177,7 @@ func (m *mover) runTransfer(ctx context.Context, req request.Request, rec *outco
 	}
 	defer func() {
 		if err := r.Close(context.WithoutCancel(ctx)); err != nil {
-			log.Warn("Failed to close the repository", "error", err)
+			at.log.Warn("Failed to close the repository", "error", err)
 		}
 	}()
 	if u := req.Upload; u != nil {
@@ -205,7 +193,7 @@ func (m *mover) runTransfer(ctx context.Context, req request.Request, rec *outco
 	}
 	if o := req.Maintain; o != nil {
 		return maintain.Run(ctx, r, maintain.Spec{
-			Location: store, Namespace: req.Namespace, Holder: o.Holder, Mode: o.Mode, FullInterval: o.FullInterval.Duration, Clock: m.clock,
+			Location: at.store, Namespace: req.Namespace, Holder: o.Holder, Mode: o.Mode, FullInterval: o.FullInterval.Duration, Clock: m.clock,
 		})
 	}
 	result = restore.Run(ctx, r, restore.Spec{
@@ -213,31 +201,4 @@ func (m *mover) runTransfer(ctx context.Context, req request.Request, rec *outco
 	}, rec)
 	markDone(req.Restore, &result)
 	return result
-}
-
-func openRepository(ctx context.Context, store objectstore.Store, req request.Request, dir string, fatal func(error)) (*repository.Repository, error) {
-	password, err := readPassword(req.PasswordFile)
-	if err != nil {
-		return nil, err
-	}
-	o := repository.Options{
-		Namespace: req.Namespace, Password: password, Dir: dir, CacheBytes: req.CacheMiB << 20, ReadOnly: req.Upload == nil && req.Forget == nil && req.Maintain == nil, Fatal: fatal,
-	}
-	if req.Upload != nil && req.Upload.CreateRepository {
-		return repository.Create(ctx, store, o)
-	}
-	return repository.Open(ctx, store, o)
-}
-
-func readPassword(path string) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", fmt.Errorf("password: %w", err)
-	}
-	defer func() { _ = f.Close() }()
-	data, err := io.ReadAll(io.LimitReader(f, maxPassword))
-	if err != nil {
-		return "", fmt.Errorf("password: %w", err)
-	}
-	return string(data), nil
 }

@@ -1,0 +1,69 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+
+	"github.com/holdfast-io/holdfast/pkg/objectstore/retrystore"
+	"github.com/holdfast-io/holdfast/pkg/telemetry"
+	"github.com/holdfast-io/holdfast/pkg/volumedata/repository"
+	"github.com/holdfast-io/holdfast/services/volume-mover/internal/request"
+)
+
+// place is what a command works with: the location, and a directory of its own.
+type place struct {
+	store *retrystore.Store
+	dir   string
+	log   *slog.Logger
+}
+
+// openPlace opens the location of a request. The caller calls close.
+func (m *mover) openPlace(ctx context.Context, req request.Request, level string) (*place, error) {
+	log, err := telemetry.NewLogger(m.stderr, level, telemetry.FormatJSON)
+	if err != nil {
+		return nil, err
+	}
+	location, err := request.OpenLocation(ctx, req.Location)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp(req.CacheDir, "volume-mover-")
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("cache: %w", err), location.Close())
+	}
+	return &place{store: &retrystore.Store{Store: location, Clock: m.clock, Log: log, Budget: storePatience}, dir: dir, log: log}, nil
+}
+
+func (p *place) close() { _, _ = os.RemoveAll(p.dir), p.store.Close() }
+
+// openRepository opens the repository of the request's namespace.
+func (p *place) openRepository(ctx context.Context, req request.Request, fatal func(error)) (*repository.Repository, error) {
+	password, err := readPassword(req.PasswordFile)
+	if err != nil {
+		return nil, err
+	}
+	o := repository.Options{
+		Namespace: req.Namespace, Password: password, Dir: p.dir, CacheBytes: req.CacheMiB << 20, ReadOnly: req.Upload == nil && req.Forget == nil && req.Maintain == nil, Fatal: fatal,
+	}
+	if req.Upload != nil && req.Upload.CreateRepository {
+		return repository.Create(ctx, p.store, o)
+	}
+	return repository.Open(ctx, p.store, o)
+}
+
+func readPassword(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", fmt.Errorf("password: %w", err)
+	}
+	defer func() { _ = f.Close() }()
+	data, err := io.ReadAll(io.LimitReader(f, maxPassword))
+	if err != nil {
+		return "", fmt.Errorf("password: %w", err)
+	}
+	return string(data), nil
+}
