@@ -119,7 +119,11 @@ func (c *Controller) handOver(ctx context.Context, v view, pod *corev1.Pod, pv *
 		return err
 	}
 	if *v.message != "" {
-		return c.failRequest(ctx, v, "the claim has its content, but: %s", *v.message)
+		return c.endRequest(ctx, v, velerov1.PodVolumePhaseFailed, "the claim has its content, but: "+*v.message, func(f view) {
+			if r, ok := f.Object.(*v2alpha1.DataDownload); ok {
+				r.Spec.TargetVolume.PV = "" // it is the claim's now, and no leftover of a request that failed
+			}
+		})
 	}
 	return c.endRequest(ctx, v, velerov1.PodVolumePhaseCompleted, "", func(view) {})
 }

@@ -376,6 +376,32 @@ func TestContentWithoutItsOwnersIsBound(t *testing.T) {
 	d.requireFilled()
 }
 
+// What becomes of a volume that its claim got is no longer the request's business, however that ended.
+func TestARetainedVolumeOutlivesItsClaim(t *testing.T) {
+	for _, result := range []outcome.Result{
+		{Phase: outcome.Completed}, {Phase: outcome.PartiallyFailed, Rules: map[outcome.Rule]int64{outcome.Metadata: 1}, Message: "not whole"},
+	} {
+		d := newDownloadBed(t, storagev1.VolumeBindingImmediate)
+		d.settle()
+		d.run("r-1")
+		d.settle()
+		d.end("r-1", result)
+		d.settle()
+		pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: d.volumes()[0]}}
+		d.update(pv, func() { pv.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain })
+		require.NoError(t, d.client.Get(t.Context(), client.ObjectKeyFromObject(d.target), d.target))
+		d.target.Finalizers = nil
+		require.NoError(t, d.client.Update(t.Context(), d.target))
+		require.NoError(t, d.client.Delete(t.Context(), d.target))
+		pv.Status.Phase = corev1.VolumeReleased
+		require.NoError(t, d.client.Status().Update(t.Context(), pv))
+		d.restart()
+		d.settle()
+		require.NoError(t, d.client.Get(t.Context(), client.ObjectKeyFromObject(pv), pv), d.phase())
+		require.Equal(t, corev1.PersistentVolumeReclaimRetain, pv.Spec.PersistentVolumeReclaimPolicy, d.phase())
+	}
+}
+
 // A mover that was killed is replaced: the volume is its own.
 func TestADownloadGoesOnWithAnotherMover(t *testing.T) {
 	d := newDownloadBed(t, storagev1.VolumeBindingImmediate)
