@@ -140,15 +140,32 @@ func (b *bed) cancelled(t *testing.T) {
 	b.createClaims(t, name, "data")
 	b.createBackup(t, "wanted", name)
 	b.BackupCompletes(t, "wanted")
-	t.Run("a backup", func(t *testing.T) {
+	backup := func(t *testing.T, name string) {
+		t.Helper()
 		defer b.holdMovers(t, 1, func() { b.createBackup(t, name, name) })()
 		_, err := queue.CancelBackup(t.Context(), &queuev1.CancelBackupRequest{Name: name, RequestedBy: "alice"})
 		require.NoError(t, err)
 		require.Equal(t, velerov1.BackupPhaseFailed, b.BackupEnds(t, name).Status.Phase)
+	}
+	requireCancelled := func(t *testing.T, name string) {
+		t.Helper()
 		b.requireNothingLeft(t)
 		for _, u := range b.uploads(t, name) {
 			require.Equal(t, canceled, u.Status.Phase, u.Status.Message)
 		}
+	}
+	t.Run("a backup", func(t *testing.T) {
+		backup(t, name)
+		requireCancelled(t, name)
+	})
+	t.Run("a backup that waits for another snapshot", func(t *testing.T) { // its runner cancels the request, and no operation is listed
+		const name = "hasty"
+		b.createClaims(t, name, "data", "stuck")
+		stuck := b.storage.Volume(t, name, "stuck")
+		b.storage.Driver.Behave(stuck, directorydriver.Behaviour{Hang: true})
+		backup(t, name)
+		b.storage.Driver.Behave(stuck, directorydriver.Behaviour{})
+		requireCancelled(t, name)
 	})
 	t.Run("a restore", func(t *testing.T) {
 		defer b.holdMovers(t, 1, func() { b.Restore(t, elsewhere, "wanted", name, elsewhere) })()
