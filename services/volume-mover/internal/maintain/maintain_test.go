@@ -7,7 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -156,17 +156,17 @@ func TestALiveUploadLosesNothing(t *testing.T) {
 	old := b.upload(b.open(), volume, "data")
 	b.pass(2)
 	require.NoError(t, os.WriteFile(filepath.Join(volume, "new"), []byte("new"), 0o600))
-	var once sync.Once
+	var begun atomic.Bool
 	b.store.Inject(func(op memstore.Op, key string) error {
-		if op == memstore.OpPut && strings.HasPrefix(key, "kopia/app/p") {
-			once.Do(func() { // the upload has taken the file from the snapshot, and has yet to store its own
-				require.NoError(t, b.open().ForgetSnapshots(t.Context(), []string{old}))
-				b.passFull()
-			})
+		// The upload has taken the file from the snapshot, and has yet to store its own.
+		if op == memstore.OpPut && strings.HasPrefix(key, "kopia/app/p") && !begun.Swap(true) {
+			require.NoError(t, b.open().ForgetSnapshots(t.Context(), []string{old}))
+			b.passFull()
 		}
 		return nil
 	})
 	id := b.upload(b.open(), volume, "data")
+	require.True(t, begun.Load())
 	b.store.Inject(nil)
 	b.pass(5)
 	b.requireRestored(id, volume)
