@@ -58,14 +58,13 @@ func (b *bed) files(args ...string) ([]byte, error) {
 	return nil, err
 }
 
-// record writes the file of a backup that lists PodVolumeBackups.
-func (b *bed) record(requests ...map[string]any) {
+// record writes a file of a backup that lists volumes.
+func (b *bed) record(key string, volumes ...map[string]any) {
 	b.t.Helper()
 	var zipped bytes.Buffer
 	w := gzip.NewWriter(&zipped)
-	require.NoError(b.t, errors.Join(json.NewEncoder(w).Encode(requests), w.Close()))
-	path := filepath.Join(b.bucket, layout.BackupPodVolumeBackups("b"))
-	mustWrite(b.t, path, zipped.String())
+	require.NoError(b.t, errors.Join(json.NewEncoder(w).Encode(volumes), w.Close()))
+	mustWrite(b.t, filepath.Join(b.bucket, key), zipped.String())
 }
 
 func recordedVolume(pod, claim, snapshot, uploader string) map[string]any {
@@ -86,16 +85,21 @@ func TestFilesOfABackup(t *testing.T) {
 	require.NoError(t, os.Chmod(filepath.Join(source, "large"), 0o640|os.ModeSetuid))
 	require.NoError(t, os.Symlink("large", filepath.Join(source, "link")))
 	first, second := b.upload(source, "web-0").SnapshotID, b.upload(source, "web-1").SnapshotID
-	b.record(recordedVolume("web-0", "data-0", first, "kopia"), recordedVolume("web-1", "data-1", second, ""), recordedVolume("web-2", "", "gone", "kopia"), recordedVolume("web-3", "data-3", "r", "restic"))
+	moved := b.run(t.Context(), "upload", "--source", source, "--volume=data-4", "--operation-id=o").SnapshotID
+	b.record(layout.BackupVolumeInfo("b"),
+		map[string]any{"backupMethod": "PodVolumeBackup", "pvcName": "data-0", "pvcNamespace": "app", "pvbInfo": map[string]any{"snapshotHandle": first, "podName": "web-0"}},
+		map[string]any{"backupMethod": "CSISnapshot", "pvcName": "data-4", "pvcNamespace": "app", "snapshotDataMoved": true, "snapshotDataMovementInfo": map[string]any{"snapshotHandle": moved}},
+		map[string]any{"backupMethod": "CSISnapshot", "pvcName": "data-5", "pvcNamespace": "app", "csiSnapshotInfo": map[string]any{"snapshotHandle": "s"}})
+	b.record(layout.BackupPodVolumeBackups("b"), recordedVolume("web-0", "data-0", first, "kopia"), recordedVolume("web-1", "data-1", second, ""), recordedVolume("web-2", "", "gone", "kopia"), recordedVolume("web-3", "data-3", "r", "restic"))
 
 	out, err := b.files("list")
 	require.NoError(t, err)
 	var volumes []string
 	for _, m := range readMessages[volumev1.ListFilesResponse](t, out) {
-		require.Equal(t, int64(7), m.GetVolume().GetSize())
+		require.Equal(t, m.GetVolume().GetClaim() != "data-4", m.GetVolume().GetSize() == 7, "only a request knows it")
 		volumes = append(volumes, m.GetVolume().GetPod()+" "+m.GetVolume().GetClaim()+" "+m.GetVolume().GetSnapshotId())
 	}
-	require.Equal(t, []string{"web-0 data-0 " + first, "web-1 data-1 " + second, "web-2  gone"}, volumes)
+	require.Equal(t, []string{"web-0 data-0 " + first, "web-1 data-1 " + second, " data-4 " + moved, "web-2  gone"}, volumes)
 
 	list := func(path string) (found []string) {
 		out, err := b.files("list", "--claim=data-0", "--path="+path)
@@ -108,6 +112,9 @@ func TestFilesOfABackup(t *testing.T) {
 	require.Equal(t, []string{"DIRECTORY etc", "FILE large", "SYMLINK link"}, list("/"))
 	require.Equal(t, []string{"FILE a\nb", "FILE config"}, list("../etc/"))
 	require.Equal(t, []string{"FILE config"}, list("etc/config"))
+	out, err = b.files("read", "--claim=data-4", "--path=/etc/config")
+	require.NoError(t, err)
+	require.Equal(t, "content", string(readMessages[volumev1.ReadFileResponse](t, out)[1].GetData()))
 
 	out, err = b.files("read", "--pod=web-1", "--volume=data", "--path=large")
 	require.NoError(t, err)
@@ -130,8 +137,9 @@ func TestFilesOfABackup(t *testing.T) {
 		text string
 	}{
 		"no such claim":   {[]string{"read", "--claim=none", "--path=large"}, codes.NotFound, `a volume of that name with files in backup "b": not found`},
-		"several volumes": {[]string{"list", "--path=/"}, codes.InvalidArgument, "several match, name one with its namespace: data-0 in namespace app, data-1 in namespace app, web-2/data in namespace app"},
+		"several volumes": {[]string{"list", "--path=/"}, codes.InvalidArgument, "several match, name one with its namespace: data-0 in namespace app, data-1 in namespace app, data-4 in namespace app, web-2/data in namespace app"},
 		"restic":          {[]string{"list", "--claim=data-3", "--path=/"}, codes.NotFound, "the backup has no files of the volume, but PodVolumeBackup of claim app/data-3"},
+		"a CSI snapshot":  {[]string{"list", "--claim=data-5", "--path=/"}, codes.NotFound, "but CSISnapshot of claim app/data-5: not found"},
 		"snapshot gone":   {[]string{"list", "--pod=web-2", "--path=/"}, codes.NotFound, "the repository does not have the snapshot: gone"},
 		"no such path":    {[]string{"list", "--claim=data-0", "--path=etc/none/x"}, codes.NotFound, `"etc/none/x" in the volume: not found`},
 		"below a file":    {[]string{"read", "--claim=data-0", "--path=large/x"}, codes.NotFound, `"large/x" in the volume: not found`},

@@ -147,19 +147,16 @@ func (o *FilesOptions) Run(ctx context.Context, req *volumev1.ListFilesRequest) 
 		return err
 	}
 	volumes, files := []Volume{}, []File{}
-	for {
-		m, err := stream.Recv()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return err
-		}
+	m, err := awaitFirst(o.Global, stream.Recv)
+	for ; err == nil; m, err = stream.Recv() {
 		if v := m.GetVolume(); v != nil {
 			volumes = append(volumes, Volume{Namespace: v.GetNamespace(), Claim: v.GetClaim(), Pod: v.GetPod(), Volume: v.GetPodVolume(), Size: v.GetSize(), Snapshot: v.GetSnapshotId()})
 		} else {
 			files = append(files, newFile(m.GetFile()))
 		}
+	}
+	if !errors.Is(err, io.EOF) {
+		return err
 	}
 	if req.GetPath() == "" {
 		return o.printVolumes(req.GetBackup(), volumes)

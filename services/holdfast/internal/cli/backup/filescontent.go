@@ -77,7 +77,7 @@ func (o *FilesOptions) readFile(ctx context.Context, args []string, do func(io.R
 	if err != nil {
 		return err
 	}
-	first, err := stream.Recv()
+	first, err := awaitFirst(o.Global, stream.Recv)
 	if err != nil {
 		return err
 	}

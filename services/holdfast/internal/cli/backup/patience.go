@@ -26,7 +26,7 @@ func (p patientConn) Invoke(ctx context.Context, method string, args, reply any,
 	notice := command.NewNotice(p.global)
 	defer notice.End()
 	for range maxCalls {
-		err = p.invokeOnce(ctx, notice, method, args, reply, opts)
+		err = awaitCall(p.global, notice, func() error { return p.ClientConnInterface.Invoke(ctx, method, args, reply, opts...) })
 		if errgrpc.Reason(err) != errgrpc.ReasonStillWorking || ctx.Err() != nil {
 			return err
 		}
@@ -34,18 +34,30 @@ func (p patientConn) Invoke(ctx context.Context, method string, args, reply any,
 	return err
 }
 
-func (p patientConn) invokeOnce(ctx context.Context, notice *command.Notice, method string, args, reply any, opts []grpc.CallOption) error {
-	began := p.global.Clock.Now()
-	ticker := p.global.Clock.NewTicker(time.Second)
+// awaitFirst returns the first message of a stream, and tells meanwhile that it waits for it.
+func awaitFirst[M any](g *command.Global, receive func() (M, error)) (m M, err error) {
+	notice := command.NewNotice(g)
+	defer notice.End()
+	err = awaitCall(g, notice, func() (err error) {
+		m, err = receive()
+		return err
+	})
+	return m, err
+}
+
+// awaitCall makes a call, and tells how long it takes.
+func awaitCall(g *command.Global, notice *command.Notice, call func() error) error {
+	began := g.Clock.Now()
+	ticker := g.Clock.NewTicker(time.Second)
 	defer ticker.Stop()
 	done := make(chan error, 1)
-	go func() { done <- p.ClientConnInterface.Invoke(ctx, method, args, reply, opts...) }()
+	go func() { done <- call() }()
 	for {
 		select {
 		case err := <-done:
 			return err
 		case <-ticker.C():
-			notice.Show(fmt.Sprintf("waiting for the service for %s", p.global.Clock.Since(began).Truncate(time.Second)))
+			notice.Show(fmt.Sprintf("waiting for the service for %s", g.Clock.Since(began).Truncate(time.Second)))
 		}
 	}
 }
