@@ -41,7 +41,7 @@ func (c *Controller) awaitMover(ctx context.Context, v view, pod *corev1.Pod) (t
 		reason += "; its volume is expected at " + directory + " (--kubelet-root)"
 	}
 	if v.isOfClaim() {
-		reason += fmt.Sprintf("; the events of claim %s/%s may say more", v.GetNamespace(), v.GetName())
+		reason += fmt.Sprintf("; the events of Pod and claim %s/%s may say more", v.GetNamespace(), v.GetName())
 	}
 	return 0, c.failRequest(ctx, v, "the mover Pod did not start in %s: %s", c.PrepareTimeout, reason)
 }

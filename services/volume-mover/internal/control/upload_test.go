@@ -195,7 +195,7 @@ func TestAMoverWithoutAVolumeNamesItsClaim(t *testing.T) {
 	u.clock.Step(prepareTimeout)
 	u.settle()
 	require.Equal(t, "Failed", u.phase())
-	require.Contains(t, u.upload.Status.Message, "it is not scheduled: unbound claims; the events of claim velero/b-1 may say more")
+	require.Contains(t, u.upload.Status.Message, "it is not scheduled: unbound claims; the events of Pod and claim velero/b-1 may say more")
 	u.requireNothingLeft()
 }
 
