@@ -26,6 +26,11 @@ func TestMaintain(t *testing.T) {
 	code, result := maintain()
 	require.Equal(t, command.ExitFailed, code)
 	require.True(t, result.Unopened, "there is no repository, and none is made")
+	for range 2 {
+		code, result = maintain("--mode", "create")
+		require.Equal(t, command.ExitCompleted, code)
+		require.Equal(t, outcome.Result{Phase: outcome.Completed}, result)
+	}
 	mustWrite(t, filepath.Join(volume, "file"), "content")
 	id := b.upload(volume, "web-0").SnapshotID
 	for _, args := range [][]string{{"--mode", "quick"}, {"--mode", "full"}, {"--full-interval", "0s"}, {}} {

@@ -81,8 +81,7 @@ func addController(rt *service.Runtime, c *Config) error {
 	volumev1.RegisterVolumeServiceServer(rt.GRPC(), &control.Server{Controller: served})
 	rt.GoLeading(c.DutyTimeout, service.Duties{"movers": func(ctx context.Context) error {
 		if c.VolumeMover == MoverVelero { // snapshots are removed all the same: the Lease says where
-			<-ctx.Done()
-			return nil
+			return served.PrepareRepositories(ctx)
 		}
 		return served.Run(ctx, mgr.GetCache())
 	}, "maintenance": served.MaintainRepositories})

@@ -105,7 +105,7 @@ func (m *mover) newMaintainCommand() *cobra.Command {
 	}
 	f := c.Flags()
 	bindCommon(f, &req)
-	f.StringVar(&r.Mode, "mode", maintain.ModeAuto, "quick (indexes), full (also what no snapshot uses), or auto: full if that is due, else quick")
+	f.StringVar(&r.Mode, "mode", maintain.ModeAuto, "quick (indexes), full (also what no snapshot uses), auto: full if that is due, else quick, or create: nothing but create the repository if there is none")
 	f.DurationVar(&r.FullInterval.Duration, "full-interval", 24*time.Hour, "time between two full runs of mode auto; 0: never")
 	f.StringVar(&r.Holder, "holder", "volume-mover maintain", "what others that use the bucket see as the one who maintains the repository")
 	return c

@@ -192,6 +192,9 @@ func (m *mover) runTransfer(ctx context.Context, req request.Request, rec *outco
 		return outcome.Result{Phase: outcome.Completed}
 	}
 	if o := req.Maintain; o != nil {
+		if o.Mode == maintain.ModeCreate {
+			return outcome.Result{Phase: outcome.Completed}
+		}
 		return maintain.Run(ctx, r, maintain.Spec{
 			Location: at.store, Namespace: req.Namespace, Holder: o.Holder, Mode: o.Mode, FullInterval: o.FullInterval.Duration, Clock: m.clock,
 		})

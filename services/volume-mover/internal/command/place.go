@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore/retrystore"
 	"github.com/holdfast-io/holdfast/pkg/telemetry"
 	"github.com/holdfast-io/holdfast/pkg/volumedata/repository"
+	"github.com/holdfast-io/holdfast/services/volume-mover/internal/maintain"
 	"github.com/holdfast-io/holdfast/services/volume-mover/internal/request"
 )
 
@@ -49,7 +50,7 @@ func (p *place) openRepository(ctx context.Context, req request.Request, fatal f
 	o := repository.Options{
 		Namespace: req.Namespace, Password: password, Dir: p.dir, CacheBytes: req.CacheMiB << 20, ReadOnly: req.Upload == nil && req.Forget == nil && req.Maintain == nil, Fatal: fatal,
 	}
-	if req.Upload != nil && req.Upload.CreateRepository {
+	if req.Upload != nil && req.Upload.CreateRepository || req.Maintain != nil && req.Maintain.Mode == maintain.ModeCreate {
 		return repository.Create(ctx, p.store, o)
 	}
 	return repository.Open(ctx, p.store, o)

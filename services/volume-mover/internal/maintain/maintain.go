@@ -28,6 +28,8 @@ const (
 	ModeQuick = string(maintenance.ModeQuick)
 	// ModeFull also removes what no snapshot uses.
 	ModeFull = string(maintenance.ModeFull)
+	// ModeCreate maintains nothing: the repository is created if there is none.
+	ModeCreate = "create"
 )
 
 // endTimeout bounds what is done after a run that was told to stop.

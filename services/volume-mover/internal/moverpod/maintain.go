@@ -11,6 +11,11 @@ type Maintain struct {
 	FullInterval      time.Duration
 }
 
+// BuildCreateArgs returns the command line that creates the repository of a namespace if there is none.
+func BuildCreateArgs(namespace string) []string {
+	return append(append([]string{"maintain"}, commonArgs(namespace)...), "--mode", "create")
+}
+
 // BuildArgs returns the command line.
 func (m Maintain) BuildArgs() []string {
 	return append(append([]string{"maintain"}, commonArgs(m.Namespace)...), "--holder", m.Holder, "--full-interval", m.FullInterval.String())

@@ -98,7 +98,7 @@ type Forget struct {
 
 // Maintain maintains the repository.
 type Maintain struct {
-	// Mode is auto, quick or full.
+	// Mode is auto, quick, full or create.
 	Mode string `json:"mode"`
 	// FullInterval is the time between two full runs of mode auto; 0: never.
 	FullInterval metav1.Duration `json:"fullInterval"`
@@ -226,8 +226,8 @@ func (r *Restore) checkFields() error {
 
 func (m *Maintain) checkFields() error {
 	switch {
-	case !slices.Contains([]string{maintain.ModeAuto, maintain.ModeQuick, maintain.ModeFull}, m.Mode):
-		return errgrpc.Field("maintain.mode", "%q is none of auto, quick and full", m.Mode)
+	case !slices.Contains([]string{maintain.ModeAuto, maintain.ModeQuick, maintain.ModeFull, maintain.ModeCreate}, m.Mode):
+		return errgrpc.Field("maintain.mode", "%q is none of auto, quick, full and create", m.Mode)
 	case m.FullInterval.Duration < 0:
 		return errgrpc.Field("maintain.fullInterval", "must not be negative")
 	case m.Holder == "":
