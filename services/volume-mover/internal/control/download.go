@@ -217,7 +217,7 @@ func (c *Controller) removeDownload(ctx context.Context, v view) (time.Duration,
 	if err != nil || claim == nil {
 		return 0, err
 	}
-	if err := c.disposeVolume(ctx, claim); err != nil {
+	if err := c.releaseVolume(ctx, claim); err != nil {
 		return 0, err
 	}
 	return time.Second, c.deleteClaim(ctx, claim)

@@ -44,7 +44,7 @@ func (c *Controller) followMover(ctx context.Context, v view, pod *corev1.Pod) (
 			err = c.disposeVolume(ctx, claim)
 		}
 		if err != nil {
-			return 0, err
+			return 0, c.settleError(ctx, v, err)
 		}
 	}
 	now := metav1.NewTime(c.Clock.Now())

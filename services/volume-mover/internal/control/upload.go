@@ -201,7 +201,7 @@ func (c *Controller) removeUpload(ctx context.Context, v view, r *v2alpha1.DataU
 	err = c.Reader.Get(ctx, client.ObjectKeyFromObject(r), claim)
 	switch {
 	case err == nil && metav1.IsControlledBy(claim, v):
-		if err := c.disposeVolume(ctx, claim); err != nil {
+		if err := c.releaseVolume(ctx, claim); err != nil {
 			return 0, err
 		}
 		err = client.IgnoreNotFound(c.Client.Delete(ctx, claim, client.Preconditions{UID: &claim.UID}))
@@ -266,7 +266,11 @@ func (c *Controller) RemoveOrphans(ctx context.Context) error {
 	return err
 }
 
-// disposeVolume has the volume of a claim be removed with it, whatever its StorageClass says.
+// agePatience is by how much the clocks of API servers may differ.
+const agePatience = time.Minute
+
+// disposeVolume has the volume of a claim be removed with it, whatever its StorageClass says. One that was there before,
+// which Kubernetes may bind to any claim of its class, was not made for it: it keeps its policy, and the error says so.
 func (c *Controller) disposeVolume(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
 	if claim.Spec.VolumeName == "" {
 		return nil
@@ -276,10 +280,22 @@ func (c *Controller) disposeVolume(ctx context.Context, claim *corev1.Persistent
 		if ref := fresh.Spec.ClaimRef; ref == nil || ref.UID != claim.UID {
 			return kube.ErrSkip
 		}
+		if fresh.CreationTimestamp.Add(agePatience).Before(claim.CreationTimestamp.Time) {
+			return &moverpod.RefusalError{Reason: fmt.Sprintf("PersistentVolume %s, which was there before, was bound to the claim of the mover Pod: bind it to a claim of yours, or remove it", fresh.Name)}
+		}
 		fresh.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimDelete
 		return nil
 	})
 	return client.IgnoreNotFound(err)
+}
+
+// releaseVolume does so for a claim that is removed; the volume that was there before stays.
+func (c *Controller) releaseVolume(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
+	err := c.disposeVolume(ctx, claim)
+	if refusal := (*moverpod.RefusalError)(nil); errors.As(err, &refusal) {
+		return nil
+	}
+	return err
 }
 
 // isAbsent reports whether an object does not exist, or is of a kind that the cluster does not serve.

@@ -187,6 +187,24 @@ func TestAMoverToleratesWhatItsApplicationDoes(t *testing.T) {
 	require.Equal(t, []corev1.Toleration{taint}, d.mover("r-1").Spec.Tolerations)
 }
 
+// Kubernetes binds any claim of a class to a volume that waits for one: its data is not the snapshot's, and not ours to remove.
+func TestAVolumeThatWasThereBeforeIsKept(t *testing.T) {
+	u := newUploadBed(t, csitest.Behaviour{})
+	u.settle()
+	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: u.claim().Spec.VolumeName}}
+	u.update(pv, func() {
+		pv.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
+		pv.CreationTimestamp = metav1.NewTime(u.clock.Now().Add(-time.Hour))
+	})
+	u.run("b-1")
+	u.settle()
+	require.Equal(t, "Failed", u.phase())
+	require.Contains(t, u.upload.Status.Message, "which was there before")
+	u.requireNothingLeft()
+	require.NoError(t, u.client.Get(t.Context(), client.ObjectKeyFromObject(pv), pv))
+	require.Equal(t, corev1.PersistentVolumeReclaimRetain, pv.Spec.PersistentVolumeReclaimPolicy)
+}
+
 // What the driver says of a volume that it does not make is in the events of the claim alone.
 func TestAMoverWithoutAVolumeNamesItsClaim(t *testing.T) {
 	u := newUploadBed(t, csitest.Behaviour{})
