@@ -3,7 +3,6 @@ package control_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"testing"
 	"time"
 
@@ -493,7 +492,7 @@ func TestUploadsThatAreNotBegun(t *testing.T) {
 		u.settle()
 		require.Equal(t, "Failed", u.phase())
 		require.Contains(t, u.upload.Status.Message, message)
-		require.Len(t, u.driver.Stored(), 1, fmt.Sprintf("%s: the snapshot is left to the backup", message))
+		require.Len(t, u.driver.Stored(), 1, "%s: the snapshot is left to the backup", message)
 	}
 	u := newUploadBed(t, csitest.Behaviour{})
 	u.update(u.upload, func() { u.upload.Spec.DataMover = "acme" })
