@@ -37,15 +37,8 @@ func (c *Controller) followMover(ctx context.Context, v view, pod *corev1.Pod) (
 	if *v.phase == velerov1.PodVolumePhaseInProgress { // a mover that has just begun has nothing to say
 		progress = c.readLog(ctx, pod).Progress
 	}
-	if v.isOfClaim() && v.isPreparing() { // its claim is bound
-		claim := &corev1.PersistentVolumeClaim{}
-		err := c.Reader.Get(ctx, client.ObjectKeyFromObject(v), claim)
-		if err == nil {
-			err = c.disposeVolume(ctx, claim)
-		}
-		if err != nil {
-			return 0, c.settleError(ctx, v, err)
-		}
+	if err := c.confirmVolume(ctx, v); err != nil {
+		return 0, c.settleError(ctx, v, err)
 	}
 	now := metav1.NewTime(c.Clock.Now())
 	_, err := c.writeStatus(ctx, v, func(f view) {
@@ -58,6 +51,18 @@ func (c *Controller) followMover(ctx context.Context, v view, pod *corev1.Pod) (
 		}
 	})
 	return progressInterval, err
+}
+
+// confirmVolume has the volume that a mover has begun with be removed with its claim.
+func (c *Controller) confirmVolume(ctx context.Context, v view) error {
+	if !v.isOfClaim() || !v.isPreparing() {
+		return nil
+	}
+	claim := &corev1.PersistentVolumeClaim{}
+	if err := c.Reader.Get(ctx, client.ObjectKeyFromObject(v), claim); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	return c.disposeVolume(ctx, claim)
 }
 
 // report is a line of a mover's output.
@@ -85,6 +90,9 @@ func (c *Controller) readLog(ctx context.Context, pod *corev1.Pod) (last report)
 
 // finishTransfer ends a request whose mover has ended, with its result.
 func (c *Controller) finishTransfer(ctx context.Context, v view, pod *corev1.Pod) error {
+	if err := c.confirmVolume(ctx, v); err != nil {
+		return c.settleError(ctx, v, err)
+	}
 	result, ended := readTermination(pod)
 	if result == nil {
 		result = c.readLog(ctx, pod).Result

@@ -188,20 +188,27 @@ func TestAMoverToleratesWhatItsApplicationDoes(t *testing.T) {
 
 // Kubernetes binds any claim of a class to a volume that waits for one: its data is not the snapshot's, and not ours to remove.
 func TestAVolumeThatWasThereBeforeIsKept(t *testing.T) {
-	u := newUploadBed(t, csitest.Behaviour{})
-	u.settle()
-	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: u.claim().Spec.VolumeName}}
-	u.update(pv, func() {
-		pv.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
-		pv.CreationTimestamp = metav1.NewTime(u.clock.Now().Add(-time.Hour))
-	})
-	u.run("b-1")
-	u.settle()
-	require.Equal(t, "Failed", u.phase())
-	require.Contains(t, u.upload.Status.Message, "which was there before")
-	u.requireNothingLeft()
-	require.NoError(t, u.client.Get(t.Context(), client.ObjectKeyFromObject(pv), pv))
-	require.Equal(t, corev1.PersistentVolumeReclaimRetain, pv.Spec.PersistentVolumeReclaimPolicy)
+	for name, begin := range map[string]func(u *uploadBed){
+		"runs":  func(u *uploadBed) { u.run("b-1") },
+		"ended": func(u *uploadBed) { u.end("b-1", outcome.Result{Phase: outcome.Completed, SnapshotID: "s-1"}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			u := newUploadBed(t, csitest.Behaviour{})
+			u.settle()
+			pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: u.claim().Spec.VolumeName}}
+			u.update(pv, func() {
+				pv.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
+				pv.CreationTimestamp = metav1.NewTime(u.clock.Now().Add(-time.Hour))
+			})
+			begin(u)
+			u.settle()
+			require.Equal(t, "Failed", u.phase())
+			require.Contains(t, u.upload.Status.Message, "which was there before")
+			u.requireNothingLeft()
+			require.NoError(t, u.client.Get(t.Context(), client.ObjectKeyFromObject(pv), pv))
+			require.Equal(t, corev1.PersistentVolumeReclaimRetain, pv.Spec.PersistentVolumeReclaimPolicy)
+		})
+	}
 }
 
 // What the driver says of a volume that it does not make is in the events of the claim alone.
