@@ -142,7 +142,8 @@ func (c *Controller) leaveFiles(ctx context.Context, pod *corev1.Pod) {
 	}
 }
 
-// RemoveLeftFiles removes the mover Pods whose call was killed, once they have ended.
+// RemoveLeftFiles removes the mover Pods whose call was killed, once they have ended, or never began in the time of a
+// call: the deadline of a Pod counts from its start.
 func (c *Controller) RemoveLeftFiles(ctx context.Context) error {
 	pods := &corev1.PodList{}
 	if err := c.Client.List(ctx, pods, client.InNamespace(c.Movers.Namespace), client.MatchingLabels{moverpod.LabelMover: moverpod.ValueFiles}); err != nil {
@@ -150,8 +151,9 @@ func (c *Controller) RemoveLeftFiles(ctx context.Context) error {
 	}
 	var errs []error
 	for i := range pods.Items {
-		if hasEnded(&pods.Items[i]) {
-			errs = append(errs, c.removeRepositoryPod(ctx, &pods.Items[i]))
+		pod := &pods.Items[i]
+		if hasEnded(pod) || pod.Status.Phase != corev1.PodRunning && c.Clock.Since(pod.CreationTimestamp.Time) > filesLimit {
+			errs = append(errs, c.removeRepositoryPod(ctx, pod))
 		}
 	}
 	return errors.Join(errs...)

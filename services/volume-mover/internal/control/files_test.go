@@ -157,13 +157,19 @@ func TestFilesThatNoMoverReads(t *testing.T) {
 // A call whose service was killed leaves its mover, which ends by itself.
 func TestLeftMoversOfFilesAreRemoved(t *testing.T) {
 	b := newFilesBed(t)
-	for _, name := range []string{"files-runs", "files-ended"} {
+	for _, name := range []string{"files-runs", "files-ended", "files-waits"} {
 		pod, _ := moverpod.BuildFilesPod(moverpod.Settings{Namespace: server}, name, moverpod.Files{}, time.Hour)
+		pod.CreationTimestamp = metav1.NewTime(b.clock.Now())
 		require.NoError(t, b.client.Create(t.Context(), pod))
-		b.run(name)
 	}
+	b.run("files-runs")
 	b.terminate("files-ended", corev1.PodFailed, corev1.ContainerStateTerminated{ExitCode: 137})
 	require.NoError(t, b.controller.RemoveLeftFiles(t.Context()))
 	require.NotNil(t, b.mover("files-runs"))
 	require.Nil(t, b.mover("files-ended"))
+	require.NotNil(t, b.mover("files-waits"), "its call may go on")
+	b.clock.Step(2*time.Hour + time.Second)
+	require.NoError(t, b.controller.RemoveLeftFiles(t.Context()))
+	require.Nil(t, b.mover("files-waits"), "no node ever took it, so it does not end by itself")
+	require.NotNil(t, b.mover("files-runs"), "the kubelet ends it")
 }

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,10 +38,8 @@ func (c *Controller) MaintainRepositories(ctx context.Context) error {
 	defer ticker.Stop()
 	defer c.Metrics.maintained.Reset()
 	for {
-		if c.MaintenanceInterval > 0 {
-			if err := c.MaintainDue(ctx); err != nil && ctx.Err() == nil {
-				c.Log.WarnContext(ctx, "Failed to look after the maintenance of repositories; will retry", "error", err)
-			}
+		if err := c.MaintainDue(ctx); err != nil && ctx.Err() == nil {
+			c.Log.WarnContext(ctx, "Failed to look after the maintenance of repositories; will retry", "error", err)
 		}
 		if err := c.RemoveLeftFiles(ctx); err != nil && ctx.Err() == nil {
 			c.Log.WarnContext(ctx, "Failed to remove mover Pods that nobody waits for; will retry", "error", err)
@@ -54,7 +53,7 @@ func (c *Controller) MaintainRepositories(ctx context.Context) error {
 }
 
 // MaintainDue starts movers for the repositories that are due, those that wait longest first, and writes down what
-// became of those that have ended.
+// became of those that have ended, also of repositories that are maintained no more: their Secrets have keys.
 func (c *Controller) MaintainDue(ctx context.Context) error {
 	all, pods := &velerov1.BackupRepositoryList{}, &corev1.PodList{}
 	inNamespace := client.InNamespace(c.Movers.Namespace)
@@ -69,7 +68,8 @@ func (c *Controller) MaintainDue(ctx context.Context) error {
 	running := 0
 	maintained, err := c.selectMaintained(ctx, all.Items)
 	errs = append(errs, err)
-	for _, r := range maintained {
+	for n := range all.Items {
+		r := &all.Items[n]
 		i := slices.IndexFunc(pods.Items, func(p corev1.Pod) bool { return p.Name == maintenancePod(r) })
 		switch {
 		case i >= 0:
@@ -77,7 +77,7 @@ func (c *Controller) MaintainDue(ctx context.Context) error {
 			if errs = append(errs, err); runs {
 				running++
 			}
-		case !metav1.HasAnnotation(r.ObjectMeta, holdfast.AnnotationMaintenanceStopped) && !c.Clock.Now().Before(c.nextMaintenance(r)):
+		case slices.Contains(maintained, r) && !metav1.HasAnnotation(r.ObjectMeta, holdfast.AnnotationMaintenanceStopped) && !c.Clock.Now().Before(c.nextMaintenance(r)):
 			due = append(due, r)
 		}
 	}
@@ -92,6 +92,9 @@ func (c *Controller) MaintainDue(ctx context.Context) error {
 func (c *Controller) selectMaintained(ctx context.Context, all []velerov1.BackupRepository) (found []*velerov1.BackupRepository, err error) {
 	writable := map[string]bool{} // locations
 	c.Metrics.maintained.Reset()
+	if c.MaintenanceInterval <= 0 {
+		return nil, nil
+	}
 	for i := range all {
 		r := &all[i]
 		name, phase := r.Spec.BackupStorageLocation, r.Status.Phase
@@ -172,7 +175,7 @@ func (c *Controller) followMaintenance(ctx context.Context, r *velerov1.BackupRe
 		if patience > 0 && c.Clock.Since(pod.CreationTimestamp.Time) < c.PrepareTimeout {
 			return true, c.ensureRepositorySecret(ctx, r.Spec.BackupStorageLocation, pod)
 		}
-		result.Message = "the mover Pod did not start: " + reason
+		result.Message = "the mover Pod did not start: " + cmp.Or(reason, "its node has not begun")
 	}
 	if err := c.noteMaintenance(ctx, r, pod.CreationTimestamp, result); err != nil {
 		return false, err

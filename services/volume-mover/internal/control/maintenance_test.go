@@ -241,3 +241,29 @@ func TestTheRepositoryOfARemovedNamespaceEnds(t *testing.T) {
 	b.look(time.Hour)
 	require.Empty(t, b.maintainers())
 }
+
+// A mover has keys of the bucket, and is removed when it has ended, whatever became of its repository since.
+func TestARunEndsWhenItsRepositoryIsMaintainedNoMore(t *testing.T) {
+	for name, change := range map[string]func(b *bed){
+		"maintenance was turned off": func(b *bed) {
+			b.configure(func(c *control.Config) { c.MaintenanceInterval = 0 })
+		},
+		"another location": func(b *bed) {
+			r := b.repository("shop")
+			b.update(r, func() { r.Spec.BackupStorageLocation = "gone" })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newMaintenanceBed(t, newRepository("shop"))
+			b.look(time.Hour)
+			pod := b.maintainers()[0].Name
+			b.run(pod)
+			change(b)
+			b.maintain(outcome.Result{Phase: outcome.Completed})
+			b.requireNoMover(pod)
+			require.EqualValues(t, "Succeeded", b.repository("shop").Status.RecentMaintenance[0].Result)
+			b.look(48 * time.Hour)
+			require.Empty(t, b.maintainers())
+		})
+	}
+}
