@@ -47,7 +47,7 @@ func RulesOf(service string, o Options) Rules {
 	case "deletion":
 		r = deletionRules()
 		if o.Reviews {
-			r.Cluster = append(r.Cluster, methodsRule("/holdfast.volume.v1.VolumeService/*"))
+			r.Cluster = append(r.Cluster, methodsRule("/holdfast.volume.v1.VolumeService/ForgetSnapshots"))
 		}
 	case "volume-mover":
 		r = moverRules()

@@ -51,3 +51,13 @@ func TestOptionsDecideWhichRulesThereAre(t *testing.T) {
 	require.Subset(t, all, plain)
 	require.Contains(t, ruleTexts("restore-runner", rights.Options{}), "update */finalizers.*")
 }
+
+// Files of volumes are data of users, which a service that removes snapshots has no need to read.
+func TestDeletionMayNotReadFilesOfVolumes(t *testing.T) {
+	require.Contains(t, ruleTexts("deletion", rights.Options{Reviews: true}), "post /holdfast.volume.v1.VolumeService/ForgetSnapshots")
+	for _, service := range rights.Services() {
+		for _, path := range []string{"*", "ListFiles", "ReadFile"} {
+			require.NotContains(t, ruleTexts(service, rights.Options{CSI: true, Hooks: true, Reviews: true}), "post /holdfast.volume.v1.VolumeService/"+path, service)
+		}
+	}
+}

@@ -142,7 +142,7 @@ exactly these. namespaced rules hold in the release's namespace, cluster rules e
 - {apiGroups: [snapshot.storage.k8s.io], resources: [volumesnapshotcontents], verbs: [get, list, create, patch, delete]}
 - {apiGroups: [snapshot.storage.k8s.io], resources: [volumesnapshotcontents/status], verbs: [patch]}
 {{- if eq .Values.auth "kubernetes" }}
-- {nonResourceURLs: ["/holdfast.volume.v1.VolumeService/*"], verbs: [post]}
+- {nonResourceURLs: ["/holdfast.volume.v1.VolumeService/ForgetSnapshots"], verbs: [post]}
 {{- end }}
 {{- end -}}
 
