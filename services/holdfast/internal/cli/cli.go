@@ -43,7 +43,7 @@ func Execute(ctx context.Context, g *command.Global, cmd *cobra.Command, args []
 	cmd.SetArgs(args)
 	err := cmd.ExecuteContext(ctx)
 	if err != nil && !command.IsPrinted(err) {
-		_, _ = fmt.Fprintf(g.ErrOut, "holdfast: %v\n", err)
+		_, _ = fmt.Fprintf(g.ErrOut, "holdfast: %s\n", command.FormatLines(err.Error()))
 	}
 	return command.ExitCode(err)
 }

@@ -35,6 +35,8 @@ func (fileVolumes) ListFiles(req *volumev1.ListFilesRequest, stream grpc.ServerS
 		return nil
 	case req.GetBackup() != "done":
 		return fmt.Errorf("backup %q: %w", req.GetBackup(), errgrpc.ErrNotFound)
+	case v.GetNamespace() == "steered":
+		return errgrpc.Field("volume", "several match: a\x1b[2J in namespace steered\n\tb")
 	case req.GetPath() == "":
 		for _, m := range []*volumev1.Volume{
 			{Namespace: "shop", Claim: "data", Pod: "web-0", PodVolume: "data", SnapshotId: "854e", Size: 4096},
@@ -129,4 +131,11 @@ func TestFilesOfVolumes(t *testing.T) {
 	content, err := os.ReadFile("f")
 	require.NoError(t, err)
 	require.Equal(t, "content\n", string(content))
+}
+
+// An error names volumes as the bucket does, which whoever writes to it may call anything.
+func TestErrorsDoNotSteerTheTerminal(t *testing.T) {
+	result := runFiles(t, "backup", "files", "done", "data", "-n", "steered")
+	require.Equal(t, 1, result.Code)
+	require.Contains(t, result.Err, "several match: a\uFFFD[2J in namespace steered\n\tb")
 }

@@ -55,6 +55,16 @@ func FormatLine(text string) string {
 	}, text)
 }
 
+// FormatLines is FormatLine of a text that may have lines and tabs: errors quote what services found in a bucket.
+func FormatLines(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) && r != '\n' && r != '\t' {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, text)
+}
+
 // barWidth is the width of a progress bar in characters.
 const barWidth = 20
 
