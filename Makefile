@@ -31,7 +31,7 @@ RACE := GOFLAGS=-gcflags=all=-dwarf=false GORACE=atexit_sleep_ms=10
 # Tests wait for much of their time: half as many packages more than processors.
 WIDE := -p $(shell expr $$(getconf _NPROCESSORS_ONLN) '*' 3 / 2)
 # go test begins packages in the order of its arguments: the longest first, so that none runs alone at the end. What is missing here is begun later.
-LONG_UNIT := $(patsubst %,./services/%/...,backup-runner/internal/collect restore-runner/internal/job queue-scheduler/internal/queue) \
+LONG_UNIT := $(patsubst %,./services/%/...,backup-runner/internal/collect restore-runner/internal/job volume-mover queue-scheduler/internal/queue) \
 	$(patsubst %,./pkg/%/...,archive/manifest extension/pluginhost) \
 	$(patsubst %,./services/%/...,backup-runner/internal/job restore-runner/internal/restore deletion/internal/remove)
 LONG_E2E := ./e2e/fault/... $(patsubst %,./e2e/suites/%/...,field disturbance datamovement queue operator references scenario shared restore backup badinput cancel)
