@@ -75,7 +75,7 @@ func (r *moverPod) mountVolume(ctx context.Context, v *corev1.Volume) (place str
 			return err == nil, nil
 		})
 		return place, err
-	case v.EmptyDir != nil:
+	case v.EmptyDir != nil, v.Projected != nil: // a token, which no mover reads
 		return place, os.MkdirAll(place, 0o777)
 	case v.PersistentVolumeClaim != nil:
 		return r.mountClaim(ctx, v.PersistentVolumeClaim.ClaimName)

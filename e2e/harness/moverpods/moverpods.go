@@ -33,6 +33,7 @@ type Movers struct {
 	client kubernetes.Interface
 	binary string
 	dir    string
+	agent  bool // the Pods are those of Velero's node-agent
 	// directory finds the directory of a CSI volume by its handle.
 	directory func(handle string) (string, error)
 
@@ -60,10 +61,27 @@ func Start(t *testing.T, config *rest.Config, namespace string, node *kubelet.No
 	require.NoError(t, err)
 	require.NoError(t, os.Mkdir(m.Root(), 0o755))
 	node.ServeLogs(m.logPath)
+	m.watchPods(t, namespace, Label)
+	return m
+}
+
+// StartAgent runs the Pods of Velero's node-agent on the node of others until the test is done: the binary is Velero's. They run
+// one at a time, as the agent has them do by default.
+func StartAgent(t *testing.T, others *Movers, namespace, binary string) {
+	t.Helper()
+	for _, label := range []string{"velero.io/pod-volume-backup", "velero.io/pod-volume-restore"} {
+		m := &Movers{node: others.node, client: others.client, binary: binary, dir: others.dir, agent: true, pods: map[types.UID]*moverPod{}, held: map[string]bool{}}
+		m.watchPods(t, namespace, label)
+	}
+}
+
+// watchPods runs the Pods with a label until the test is done.
+func (m *Movers) watchPods(t *testing.T, namespace, label string) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	factory := informers.NewSharedInformerFactoryWithOptions(m.client, 0, informers.WithNamespace(namespace),
-		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = Label }))
-	_, err = factory.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = label }))
+	_, err := factory.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(o any) { m.notePod(ctx, o) },
 		UpdateFunc: func(_, o any) { m.notePod(ctx, o) },
 		DeleteFunc: m.endPod,
@@ -78,7 +96,6 @@ func Start(t *testing.T, config *rest.Config, namespace string, node *kubelet.No
 			m.showLogs(t)
 		}
 	})
-	return m
 }
 
 // Root is the value of --kubelet-root.

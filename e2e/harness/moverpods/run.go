@@ -136,7 +136,12 @@ func (r *moverPod) reportEnd(ctx context.Context, code int) error {
 	if code != 0 {
 		phase, reason = corev1.PodFailed, "Error"
 	}
-	message, err := os.ReadFile(filepath.Join(r.dir, messageFile))
+	path := filepath.Join(r.dir, messageFile)
+	if r.movers.agent { // its data paths know the path by heart
+		path = corev1.TerminationMessagePathDefault
+		defer func() { _ = os.Remove(path) }()
+	}
+	message, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}

@@ -30,6 +30,12 @@ func CreateRepository(t *testing.T, s *site.Site, bucket *site.Bucket, namespace
 	require.Contains(t, runMover(t, s, bucket, namespace, "move", "upload", "--create-repository", "--volume", "none", "--source", missing), missing)
 }
 
+// Maintain maintains the repository of a namespace in full, and returns what the mover complains of.
+func Maintain(t *testing.T, s *site.Site, bucket *site.Bucket, namespace string) string {
+	t.Helper()
+	return runMover(t, s, bucket, namespace, "maintain", "--mode", "full")
+}
+
 // runMover runs a command of volume-mover about a namespace's repository, and returns what it complains of.
 func runMover(t *testing.T, s *site.Site, bucket *site.Bucket, namespace string, args ...string) string {
 	t.Helper()

@@ -40,7 +40,14 @@ type bed struct {
 
 func newBed(t *testing.T) *bed {
 	t.Helper()
-	b := &bed{apps: &applications{}}
+	s3 := testbed.StartS3T(t)
+	return startBed(t, s3, site.S3Bucket(t, s3, "default"))
+}
+
+// startBed starts a site that uses a bucket. Flags are further ones of backup-runner and volume-mover.
+func startBed(t *testing.T, s3 *testbed.S3, bucket *site.Bucket, flags ...string) *bed {
+	t.Helper()
+	b := &bed{apps: &applications{}, s3: s3, bucket: bucket}
 	b.Site = site.Start(t, site.Config{
 		Arrange: func(s *site.Site) map[string][]string {
 			var err error
@@ -51,13 +58,12 @@ func newBed(t *testing.T) *bed {
 			return map[string][]string{"volume-mover": {"--kubelet-root=" + b.movers.Root()}}
 		},
 		Args: map[string][]string{
-			"backup-runner": {"--claim-timeout=2s"}, "restore-runner": {"--claim-timeout=2s", "--resource-timeout=1m", "--restore-wait-image=none"},
+			"backup-runner": append([]string{"--claim-timeout=2s"}, flags...), "restore-runner": {"--claim-timeout=2s", "--resource-timeout=1m", "--restore-wait-image=none"},
 			"queue-scheduler": {"--claim-timeout=2s"}, "async-operation-monitor": {"--item-operation-sync-frequency=1s"},
-			"volume-mover": {"--mover-image=none", "--duty-timeout=2s"},
+			"manifest-indexer": {"--backup-sync-period=1s"},
+			"volume-mover":     append([]string{"--mover-image=none", "--duty-timeout=2s"}, flags...),
 		},
 	})
-	b.s3 = testbed.StartS3T(t)
-	b.bucket = site.S3Bucket(t, b.s3, "default")
 	b.ReachS3(t, b.s3, b.bucket)
 	require.NoError(t, b.Client.Create(t.Context(), &storagev1.StorageClass{
 		ObjectMeta: metav1.ObjectMeta{Name: class}, Provisioner: "kubernetes.io/no-provisioner", VolumeBindingMode: new(storagev1.VolumeBindingImmediate),
