@@ -20,6 +20,7 @@ import (
 // repository cannot be opened, the backup stays and says so.
 func (b *bed) deleted(t *testing.T) {
 	const name, kept = "leaving", "staying"
+	ends := b.startEnding(t, "never")
 	b.createApplication(t, name, nil)
 	b.createBackup(t, name)
 	b.BackupCompletes(t, name)
@@ -54,15 +55,16 @@ func (b *bed) deleted(t *testing.T) {
 	require.Eventually(t, func() bool { return len(b.requests(t, name)) == 0 }, site.Patience, site.Look, "its requests are gone")
 	require.Len(t, b.requests(t, kept), 2)
 	b.requireMaintained(t, name)
-	b.requireEnded(t, "never")
+	ends(t)
 	for _, p := range stays {
 		require.Empty(t, volumefiles.RestoreSnapshot(t, b.Site, b.bucket, name, p.Status.SnapshotID))
 	}
 	b.requireNoMovers(t)
 }
 
-// requireEnded has an empty repository of a namespace that does not exist be maintained, and waits until it is no more.
-func (b *bed) requireEnded(t *testing.T, namespace string) {
+// startEnding has an empty repository of a namespace that does not exist be maintained. requireEnded waits until it is
+// no more.
+func (b *bed) startEnding(t *testing.T, namespace string) (requireEnded func(*testing.T)) {
 	t.Helper()
 	volumefiles.CreateRepository(t, b.Site, b.bucket, namespace)
 	r := &velerov1.BackupRepository{
@@ -73,8 +75,11 @@ func (b *bed) requireEnded(t *testing.T, namespace string) {
 		Status: velerov1.BackupRepositoryStatus{Phase: velerov1.BackupRepositoryPhaseReady},
 	}
 	require.NoError(t, b.Client.Create(t.Context(), r))
-	gone := func() bool { return apierrors.IsNotFound(b.Client.Get(t.Context(), client.ObjectKeyFromObject(r), r)) }
-	require.Eventually(t, gone, site.Patience, site.Look, "its BackupRepository is gone")
+	return func(t *testing.T) {
+		t.Helper()
+		gone := func() bool { return apierrors.IsNotFound(b.Client.Get(t.Context(), client.ObjectKeyFromObject(r), r)) }
+		require.Eventually(t, gone, site.Patience, site.Look, "its BackupRepository is gone")
+	}
 }
 
 // requireMaintained has the repository of a namespace be due, and waits until it is maintained.

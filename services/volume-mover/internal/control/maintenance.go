@@ -17,13 +17,15 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/kube"
+	"github.com/holdfast-io/holdfast/pkg/kube/retry"
 	"github.com/holdfast-io/holdfast/services/volume-mover/internal/moverpod"
 	"github.com/holdfast-io/holdfast/services/volume-mover/internal/outcome"
 )
 
 const (
-	// maintenancePause is the time between two looks at all repositories.
-	maintenancePause = time.Minute
+	// maintenancePause is the time between two looks at all repositories, and followPause that while a mover maintains one.
+	maintenancePause = 30 * time.Second
+	followPause      = 5 * time.Second
 	// maxMaintenance is how many are maintained at once.
 	maxMaintenance = 2
 	// maintenanceDeadline is after how long a run is ended.
@@ -34,38 +36,39 @@ const (
 
 // MaintainRepositories has movers maintain the repositories until ctx ends, and returns nil.
 func (c *Controller) MaintainRepositories(ctx context.Context) error {
-	ticker := c.Clock.NewTicker(maintenancePause)
-	defer ticker.Stop()
 	defer c.Metrics.maintained.Reset()
 	for {
-		if err := c.MaintainDue(ctx); err != nil && ctx.Err() == nil {
+		pause := maintenancePause
+		running, err := c.MaintainDue(ctx)
+		if running > 0 {
+			pause = followPause
+		}
+		if err != nil && ctx.Err() == nil {
 			c.Log.WarnContext(ctx, "Failed to look after the maintenance of repositories; will retry", "error", err)
 		}
 		if err := c.RemoveLeftFiles(ctx); err != nil && ctx.Err() == nil {
 			c.Log.WarnContext(ctx, "Failed to remove mover Pods that nobody waits for; will retry", "error", err)
 		}
-		select {
-		case <-ctx.Done():
+		if retry.Pause(ctx, c.Clock, pause) != nil {
 			return nil
-		case <-ticker.C():
 		}
 	}
 }
 
 // MaintainDue starts movers for the repositories that are due, those that wait longest first, and writes down what
-// became of those that have ended, also of repositories that are maintained no more: their Secrets have keys.
-func (c *Controller) MaintainDue(ctx context.Context) error {
+// became of those that have ended, also of repositories that are maintained no more: their Secrets have keys. It returns
+// how many run.
+func (c *Controller) MaintainDue(ctx context.Context) (running int, err error) {
 	all, pods := &velerov1.BackupRepositoryList{}, &corev1.PodList{}
 	inNamespace := client.InNamespace(c.Movers.Namespace)
 	if err := c.Client.List(ctx, all, inNamespace); err != nil {
-		return fmt.Errorf("list BackupRepositories: %w", err)
+		return 0, fmt.Errorf("list BackupRepositories: %w", err)
 	}
 	if err := c.Client.List(ctx, pods, inNamespace, client.MatchingLabels{moverpod.LabelMover: moverpod.ValueMaintain}); err != nil {
-		return fmt.Errorf("list mover Pods: %w", err)
+		return 0, fmt.Errorf("list mover Pods: %w", err)
 	}
 	var errs []error
 	var due []*velerov1.BackupRepository
-	running := 0
 	maintained, err := c.selectMaintained(ctx, all.Items)
 	errs = append(errs, err)
 	for n := range all.Items {
@@ -83,9 +86,10 @@ func (c *Controller) MaintainDue(ctx context.Context) error {
 	}
 	slices.SortFunc(due, func(a, b *velerov1.BackupRepository) int { return c.nextMaintenance(a).Compare(c.nextMaintenance(b)) })
 	for _, r := range due[:min(len(due), max(maxMaintenance-running, 0))] {
+		running++
 		errs = append(errs, c.startMaintenance(ctx, r))
 	}
-	return errors.Join(errs...)
+	return running, errors.Join(errs...)
 }
 
 // selectMaintained returns the repositories that are to be maintained, and shows when they were.

@@ -40,11 +40,13 @@ func newMaintenanceBed(t *testing.T, objects ...client.Object) *bed {
 	return b
 }
 
-// look has the controller look at the repositories once, after a while.
-func (b *bed) look(after time.Duration) {
+// look has the controller look at the repositories once, after a while. It returns how many it has maintained then.
+func (b *bed) look(after time.Duration) (running int) {
 	b.t.Helper()
 	b.clock.Step(after)
-	require.NoError(b.t, b.controller.MaintainDue(b.t.Context()))
+	running, err := b.controller.MaintainDue(b.t.Context())
+	require.NoError(b.t, err)
+	return running
 }
 
 // maintainers are the mover Pods that maintain repositories. The API server would have set when they were made.
@@ -78,9 +80,9 @@ func (b *bed) repository(namespace string) *velerov1.BackupRepository {
 
 func TestARepositoryIsMaintainedWhenItIsDue(t *testing.T) {
 	b := newMaintenanceBed(t, newRepository("shop"))
-	b.look(59 * time.Minute)
+	require.Zero(t, b.look(59*time.Minute))
 	require.Empty(t, b.maintainers())
-	b.look(time.Minute)
+	require.Equal(t, 1, b.look(time.Minute), "begins")
 	pod := b.maintainers()[0]
 	require.Equal(t, "repository-uid", string(pod.OwnerReferences[0].UID))
 	require.Contains(t, strings.Join(pod.Spec.Containers[0].Args, " "), "--namespace shop")
@@ -89,7 +91,7 @@ func TestARepositoryIsMaintainedWhenItIsDue(t *testing.T) {
 	b.restart()
 	b.configure(func(c *control.Config) { c.MaintenanceInterval = time.Hour })
 	b.run(pod.Name)
-	b.look(10 * time.Minute)
+	require.Equal(t, 1, b.look(10*time.Minute))
 	require.Len(t, b.maintainers(), 1, "it goes on, and is the only one")
 	b.maintain(outcome.Result{Phase: outcome.Completed, Empty: true})
 	b.requireNoMover(pod.Name)
