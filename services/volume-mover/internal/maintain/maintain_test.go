@@ -127,7 +127,7 @@ func TestTheBucketHoldsWhatIsLeft(t *testing.T) {
 	require.False(t, b.pass(1).Empty)
 	require.Greater(t, b.size(), int64(26*mib), "one cycle may race with an upload")
 	require.False(t, b.pass(3).Empty)
-	require.Less(t, b.size(), int64(3*mib))
+	require.Less(t, b.size(), int64(8*mib), "kopia may have put the last of both into one pack, which stays")
 	b.requireRestored(keptID, kept)
 
 	require.NoError(t, b.open().ForgetSnapshots(t.Context(), []string{keptID}))
