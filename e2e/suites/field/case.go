@@ -23,7 +23,7 @@ type reportCase struct {
 	Reason    string            `json:"reason"`    // why the case stays wrong
 	Pending   string            `json:"pending"`   // the fault that is to be mended
 	Exclusive bool              `json:"exclusive"` // no other case runs meanwhile
-	Long      bool              `json:"long"`      // waits for more than ten seconds
+	Long      bool              `json:"long"`      // waits for more than ten seconds, or has the movers of another case
 	Movers    bool              `json:"movers"`    // data of volumes is stored, in S3
 	Steps     []json.RawMessage `json:"steps"`
 
