@@ -43,7 +43,7 @@ func newBed(t *testing.T) *bed {
 	b := &bed{whole: t, commands: &commandLog{ran: map[string][]string{}}}
 	b.backups.changed.L = &b.backups.mu
 	b.Site = site.Start(t, site.Config{AdmissionRefuses: true, Arrange: b.startNode, Args: map[string][]string{
-		"queue-scheduler":         {"--concurrent-backups=16", "--concurrent-restores=16", "--features=EnableCSI"}, // no driver is here: it counts in the validation alone
+		"queue-scheduler":         {"--concurrent-backups=24", "--concurrent-restores=24", "--features=EnableCSI"}, // no driver is here: it counts in the validation alone
 		"restore-runner":          {"--restore-wait-image=none"},
 		"async-operation-monitor": {"--item-operation-sync-frequency=1s", "--item-operation-cancel-grace-period=10s"},
 		"volume-mover":            {"--mover-image=none", "--movers-per-node=8", "--duty-timeout=2s"},
