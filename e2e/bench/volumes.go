@@ -99,25 +99,25 @@ func (v *volumeBench) compareTree(ctx context.Context, name string, files, size 
 	}
 	for round := range volumeRounds {
 		for _, m := range []volumeTool{v.newKopia(fmt.Sprintf("kopia-%d-%d", files, round)), v.newMover(fmt.Sprintf("mover-%d-%d", files, round))} {
-			if err := m.prepare(ctx); err != nil {
+			if err := m.createRepository(ctx); err != nil {
 				return err
 			}
 			var snapshot string
 			for _, what := range []string{"upload", "incremental"} {
 				began := time.Now()
-				id, err := m.upload(ctx, source)
+				id, err := m.storeTree(ctx, source)
 				if err != nil {
 					return err
 				}
 				snapshot = id
-				keep(m.tool()+what, time.Since(began))
+				keep(m.toolName()+what, time.Since(began))
 			}
 			target := filepath.Join(v.dir, "restored")
 			began := time.Now()
-			if err := m.restore(ctx, snapshot, target); err != nil {
+			if err := m.restoreTree(ctx, snapshot, target); err != nil {
 				return err
 			}
-			keep(m.tool()+"restore", time.Since(began))
+			keep(m.toolName()+"restore", time.Since(began))
 			if err := os.RemoveAll(target); err != nil {
 				return err
 			}
@@ -156,7 +156,7 @@ func (v *volumeBench) measureSideBySide(ctx context.Context) error {
 		if err := writeTree(filepath.Join(v.dir, way), 1, 1); err != nil {
 			return err
 		}
-		if _, err := m.upload(ctx, filepath.Join(v.dir, way)); err != nil { // makes the repository
+		if _, err := m.storeTree(ctx, filepath.Join(v.dir, way)); err != nil { // makes the repository
 			return err
 		}
 		var group errgroup.Group
@@ -174,7 +174,7 @@ func (v *volumeBench) measureSideBySide(ctx context.Context) error {
 			group.Go(func() error {
 				volume := *m
 				volume.volume = fmt.Sprintf("data-%d", i)
-				_, err := volume.upload(ctx, filepath.Join(v.dir, fmt.Sprintf("%s-%d", way, i)))
+				_, err := volume.storeTree(ctx, filepath.Join(v.dir, fmt.Sprintf("%s-%d", way, i)))
 				return err
 			})
 		}

@@ -11,12 +11,12 @@ import (
 
 // volumeTool stores and restores a directory.
 type volumeTool interface {
-	tool() string
-	// prepare makes what the first upload needs.
-	prepare(ctx context.Context) error
-	// upload returns the ID of the snapshot.
-	upload(ctx context.Context, source string) (string, error)
-	restore(ctx context.Context, snapshot, target string) error
+	toolName() string
+	// createRepository makes what the first upload needs.
+	createRepository(ctx context.Context) error
+	// storeTree returns the ID of the snapshot.
+	storeTree(ctx context.Context, source string) (string, error)
+	restoreTree(ctx context.Context, snapshot, target string) error
 }
 
 // volumeMover is volume-mover with a repository of its own.
@@ -29,12 +29,12 @@ func (v *volumeBench) newMover(namespace string) *volumeMover {
 	return &volumeMover{volumeBench: v, namespace: namespace, volume: "data", location: v.location}
 }
 
-func (m *volumeMover) tool() string { return "mover" }
+func (m *volumeMover) toolName() string { return "mover" }
 
-// prepare has nothing to do: the first upload makes the repository.
-func (m *volumeMover) prepare(context.Context) error { return nil }
+// createRepository has nothing to do: the first upload makes the repository.
+func (m *volumeMover) createRepository(context.Context) error { return nil }
 
-func (m *volumeMover) upload(ctx context.Context, source string) (string, error) {
+func (m *volumeMover) storeTree(ctx context.Context, source string) (string, error) {
 	printed, err := m.run(ctx, "upload", "--create-repository", "--pod", "bench", "--volume", m.volume, "--source", source)
 	if err != nil {
 		return "", err
@@ -51,7 +51,7 @@ func (m *volumeMover) upload(ctx context.Context, source string) (string, error)
 	return last.Result.SnapshotID, nil
 }
 
-func (m *volumeMover) restore(ctx context.Context, snapshot, target string) error {
+func (m *volumeMover) restoreTree(ctx context.Context, snapshot, target string) error {
 	if err := os.MkdirAll(target, 0o700); err != nil {
 		return err
 	}
@@ -74,9 +74,9 @@ func (v *volumeBench) newKopia(prefix string) *kopiaCommand {
 	return &kopiaCommand{volumeBench: v, prefix: prefix}
 }
 
-func (k *kopiaCommand) tool() string { return "kopia" }
+func (k *kopiaCommand) toolName() string { return "kopia" }
 
-func (k *kopiaCommand) prepare(ctx context.Context) error {
+func (k *kopiaCommand) createRepository(ctx context.Context) error {
 	s := k.server
 	_, err := k.run(ctx, "repository", "create", "s3", "--bucket", bucket, "--endpoint", hostOf(s.Endpoint), "--disable-tls", "--region", s.Region,
 		"--access-key", s.AccessKey, "--secret-access-key", s.SecretKey, "--prefix", k.prefix+"/", "--cache-directory", filepath.Join(k.cacheDir(), k.prefix), "--no-check-for-updates")
@@ -86,7 +86,7 @@ func (k *kopiaCommand) prepare(ctx context.Context) error {
 	return err
 }
 
-func (k *kopiaCommand) upload(ctx context.Context, source string) (string, error) {
+func (k *kopiaCommand) storeTree(ctx context.Context, source string) (string, error) {
 	printed, err := k.run(ctx, "snapshot", "create", source, "--json", "--no-progress")
 	if err != nil {
 		return "", err
@@ -100,7 +100,7 @@ func (k *kopiaCommand) upload(ctx context.Context, source string) (string, error
 	return made.ID, nil
 }
 
-func (k *kopiaCommand) restore(ctx context.Context, snapshot, target string) error {
+func (k *kopiaCommand) restoreTree(ctx context.Context, snapshot, target string) error {
 	_, err := k.run(ctx, "restore", snapshot, target, "--no-progress")
 	return err
 }

@@ -119,7 +119,7 @@ func describeSnapshot(upload *v2alpha1.DataUpload, vs *snapshotv1.VolumeSnapshot
 	upload.Annotations[AnnotationVolume] = vs.Annotations[AnnotationVolume]
 }
 
-// createUpload creates a DataUpload. Without one its snapshot is of no use, and is removed.
+// createUpload creates a DataUpload, and removes its snapshot if the API server refuses it.
 func (s *Snapshotter) createUpload(ctx context.Context, upload *v2alpha1.DataUpload) error {
 	err := s.retryCall(ctx, "create DataUpload "+upload.Name, func() error { return s.Client.Create(ctx, upload) })
 	switch {

@@ -126,7 +126,7 @@ func TestNoSnapshotIsCutAheadThatIsNotMoved(t *testing.T) {
 	require.Equal(t, 1, b.driver.Taken())
 }
 
-// A snapshot that nobody moves is of no use.
+// A snapshot is removed if the API server refuses its DataUpload.
 func TestASnapshotWithoutARequestIsRemoved(t *testing.T) {
 	b := newMoveBed(t)
 	s, claim := b.newMover(t, "fast", "")

@@ -22,7 +22,7 @@ type Found struct {
 	Failure string
 }
 
-// FindSnapshot reads a VolumeSnapshot with its content; nil where there is none.
+// FindSnapshot returns a VolumeSnapshot with its content, which is nil if it does not exist; nil if there is no VolumeSnapshot.
 func (a API) FindSnapshot(ctx context.Context, namespace, name string) (*Found, error) {
 	p, err := a.readPair(ctx, namespace, name)
 	if err != nil || p.snapshot == nil {

@@ -504,8 +504,8 @@ func TestTheRequestsOfAFailedBackupAreCancelled(t *testing.T) {
 	}
 }
 
-// A snapshot's data may be moved on any node: without Velero's node-agent where it moves data, and with it where it
-// does not, nobody does.
+// A DataUpload has a server if a node-agent of Velero's runs with --volume-mover=velero, or none runs with
+// --volume-mover=holdfast.
 func TestWhoServesTheRequestsForSnapshots(t *testing.T) {
 	for want, tc := range map[string]struct {
 		agent bool

@@ -24,15 +24,15 @@ type MovedVolume struct {
 	Timeout time.Duration
 }
 
-// identity tells the request from all others of all restores.
-func (v *MovedVolume) identity(restore types.UID) string {
+// requestIdentity tells the request from all others of all restores.
+func (v *MovedVolume) requestIdentity(restore types.UID) string {
 	return string(restore) + "/" + v.Claim.String()
 }
 
 // SelectorValue is what the selector of the claim asks of its volume: no provisioner and no other volume
 // serves such a claim.
 func (j *RestoreJob) SelectorValue(v *MovedVolume) string {
-	return velerov1.LabelValue(v.Claim.Namespace + "." + v.Claim.Name + "." + hexDigits(v.identity(j.UID), digitsLength))
+	return velerov1.LabelValue(v.Claim.Namespace + "." + v.Claim.Name + "." + hexDigits(v.requestIdentity(j.UID), digitsLength))
 }
 
 // DownloadID is the identifier of the operation that fills the claim (Velero 1.18).
@@ -45,7 +45,7 @@ func (j *RestoreJob) Download(v *MovedVolume) *v2alpha1.DataDownload {
 	return &v2alpha1.DataDownload{
 		TypeMeta: metav1.TypeMeta{APIVersion: v2alpha1.GroupVersion.String(), Kind: "DataDownload"},
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: j.Namespace, Name: RequestName(j.Name, v.identity(j.UID)),
+			Namespace: j.Namespace, Name: RequestName(j.Name, v.requestIdentity(j.UID)),
 			Labels: map[string]string{
 				velerov1.LabelRestoreName: velerov1.LabelValue(j.Name), velerov1.LabelRestoreUID: string(j.UID),
 				velerov1.LabelAsyncOperation: j.DownloadID(v),

@@ -155,7 +155,7 @@ func (o *Operations) Progress(ctx context.Context, op action.Operation, job []by
 		}
 		failure := r.Failure(now)
 		if failure != "" {
-			failures = append(failures, r.subject()+": "+failure)
+			failures = append(failures, r.describeSubject()+": "+failure)
 		}
 		switch {
 		case failure != "" || r.Ended():

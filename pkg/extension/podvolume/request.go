@@ -72,8 +72,8 @@ func DownloadRequest(d *v2alpha1.DataDownload) Request {
 	}
 }
 
-// subject names the volume in messages.
-func (r *Request) subject() string {
+// describeSubject names the volume in messages.
+func (r *Request) describeSubject() string {
 	if r.Claim.Name != "" {
 		return "claim " + r.Claim.String()
 	}

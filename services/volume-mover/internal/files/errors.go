@@ -19,8 +19,8 @@ const exitBase = 64
 // ErrorPrefix begins the last line that a mover that failed says on stderr.
 const ErrorPrefix = "error: "
 
-// classify gives an error of a repository its place among those of a service.
-func classify(v *volumev1.Volume, err error) error {
+// classifyError gives an error of a repository its place among those of a service.
+func classifyError(v *volumev1.Volume, err error) error {
 	var store *repository.StoreError
 	var field *errgrpc.FieldError
 	kind := errgrpc.ErrPrecondition

@@ -116,7 +116,7 @@ func (r *Reader) withEntry(ctx context.Context, path string, do func(*repository
 			}
 		}
 	}
-	return classify(v, err)
+	return classifyError(v, err)
 }
 
 // errFound ends the reading of a directory.

@@ -24,7 +24,7 @@ func (r *Reader) findVolumes(ctx context.Context) ([]*volumev1.Volume, error) {
 	var others []string // selected, and without files
 	err := volumedata.Each(ctx, r.Location, r.Backup, func(d volumedata.Data) error {
 		switch {
-		case !selects(r.Volume, d):
+		case !matchesSelector(r.Volume, d):
 		case d.Files == nil || d.Files.ID == "" || cmp.Or(d.Files.Uploader, uploaderKopia) != uploaderKopia:
 			others = append(others, d.String())
 		default:
@@ -60,7 +60,7 @@ func (r *Reader) findVolume(ctx context.Context) (*volumev1.Volume, error) {
 	return found[0], nil
 }
 
-func selects(s *volumev1.VolumeSelector, d volumedata.Data) bool {
+func matchesSelector(s *volumev1.VolumeSelector, d volumedata.Data) bool {
 	matches := func(want, have string) bool { return want == "" || want == have }
 	return matches(s.GetNamespace(), d.Namespace) && matches(s.GetClaim(), d.Claim) && matches(s.GetPod(), d.Pod) && matches(s.GetPodVolume(), d.PodVolume)
 }

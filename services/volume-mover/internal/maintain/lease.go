@@ -90,7 +90,7 @@ func (l *lease) createRecord(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = objectstore.CreateBytes(ctx, l.store, l.key(l.number), data)
+	err = objectstore.CreateBytes(ctx, l.store, l.recordKey(l.number), data)
 	if errors.Is(err, objectstore.ErrExists) {
 		return &heldError{}
 	}
@@ -99,17 +99,17 @@ func (l *lease) createRecord(ctx context.Context) error {
 	}
 	numbers, err := l.listNumbers(ctx) // again: a later holder may have removed the one that was the last
 	if err == nil && slices.Max(append(numbers, l.number)) != l.number {
-		return errors.Join(&heldError{}, l.store.Delete(ctx, l.key(l.number)))
+		return errors.Join(&heldError{}, l.store.Delete(ctx, l.recordKey(l.number)))
 	}
 	for _, n := range numbers {
 		if n < l.number {
-			err = errors.Join(err, l.store.Delete(ctx, l.key(n)))
+			err = errors.Join(err, l.store.Delete(ctx, l.recordKey(n)))
 		}
 	}
 	return err
 }
 
-func (l *lease) key(number int64) string { return fmt.Sprintf("%s%012d", l.prefix, number) }
+func (l *lease) recordKey(number int64) string { return fmt.Sprintf("%s%012d", l.prefix, number) }
 
 // listNumbers returns the numbers of the records.
 func (l *lease) listNumbers(ctx context.Context) (numbers []int64, err error) {
@@ -126,7 +126,7 @@ func (l *lease) readRecord(ctx context.Context) error {
 	if l.number == 0 {
 		return nil
 	}
-	data, err := objectstore.ReadAll(ctx, l.store, l.key(l.number), maxRecord)
+	data, err := objectstore.ReadAll(ctx, l.store, l.recordKey(l.number), maxRecord)
 	if errors.Is(err, objectstore.ErrNotFound) { // a later holder removed it
 		return &heldError{}
 	}
@@ -134,7 +134,7 @@ func (l *lease) readRecord(ctx context.Context) error {
 		return err
 	}
 	if err := json.Unmarshal(data, &l.record); err != nil {
-		return fmt.Errorf("%s is no record of maintenance, and may be deleted: %w", l.key(l.number), err)
+		return fmt.Errorf("%s is no record of maintenance, and may be deleted: %w", l.recordKey(l.number), err)
 	}
 	return nil
 }
@@ -162,11 +162,11 @@ func (l *lease) releaseLease(ctx context.Context) error {
 	return l.writeRecord(ctx, l.record)
 }
 
-// writeRecord replaces the record. One whose number is not the last any more counts for nobody.
+// writeRecord replaces the record. Only the record with the highest number is valid.
 func (l *lease) writeRecord(ctx context.Context, r record) error {
 	data, err := json.Marshal(r)
 	if err != nil {
 		return err
 	}
-	return objectstore.PutBytes(ctx, l.store, l.key(l.number), data)
+	return objectstore.PutBytes(ctx, l.store, l.recordKey(l.number), data)
 }
