@@ -3,10 +3,14 @@ package repository
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"path"
+	"strings"
 
 	"github.com/kopia/kopia/snapshot"
 
+	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 	"github.com/holdfast-io/holdfast/pkg/json/jsonlimit"
 )
 
@@ -35,6 +39,40 @@ func (r *Repository) EachEntry(ctx context.Context, dir *snapshot.DirEntry, fn f
 	}
 	return ReadError(ctx, err)
 }
+
+// FindPath follows a path from the root, and returns the entries on it: the root first, that of the path last. It
+// follows no symbolic links. An entry that is not there is errgrpc.ErrNotFound.
+func (r *Repository) FindPath(ctx context.Context, root *snapshot.DirEntry, name string) ([]*snapshot.DirEntry, error) {
+	entries := []*snapshot.DirEntry{root}
+	for at, rest := root, cleanPath(name); rest != ""; {
+		var found *snapshot.DirEntry
+		part, below, _ := strings.Cut(rest, "/")
+		if at.Type == snapshot.EntryTypeDirectory {
+			err := r.EachEntry(ctx, at, func(e *snapshot.DirEntry) error {
+				switch {
+				case e.Name == part:
+				case at == root && cleanPath(e.Name) == rest: // a block device, whose name is a path
+					below = ""
+				default:
+					return nil
+				}
+				found = e
+				return errFound
+			})
+			if err != nil && !errors.Is(err, errFound) {
+				return nil, err
+			}
+		}
+		if found == nil {
+			return nil, fmt.Errorf("%q in the volume: %w", name, errgrpc.ErrNotFound)
+		}
+		entries, at, rest = append(entries, found), found, below
+	}
+	return entries, nil
+}
+
+// cleanPath is empty for the volume itself.
+func cleanPath(name string) string { return strings.Trim(path.Clean("/"+name), "/") }
 
 // checkStream refuses content that is not a directory's.
 func checkStream(key string, value json.RawMessage) error {

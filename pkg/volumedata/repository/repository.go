@@ -171,7 +171,7 @@ func (s *objectStorage) absentError(ctx context.Context) error {
 	return ErrAbsent
 }
 
-// errFound ends a list at the first object.
+// errFound ends a list at the first object, or a directory at an entry.
 var errFound = errors.New("found")
 
 // openClient opens the repository, and looks at its mark.

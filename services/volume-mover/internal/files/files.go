@@ -10,8 +10,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"path"
-	"strings"
 
 	"github.com/kopia/kopia/snapshot"
 	"google.golang.org/protobuf/encoding/protodelim"
@@ -110,50 +108,14 @@ func (r *Reader) withEntry(ctx context.Context, path string, do func(*repository
 		defer func() { err = errors.Join(err, repo.Close(context.WithoutCancel(ctx))) }()
 		var m *snapshot.Manifest
 		if m, err = repo.LoadSnapshot(ctx, v.GetSnapshotId()); err == nil {
-			var e *snapshot.DirEntry
-			if e, err = findEntry(ctx, repo, m.RootEntry, path); err == nil {
-				err = do(repo, e)
+			var entries []*snapshot.DirEntry
+			if entries, err = repo.FindPath(ctx, m.RootEntry, path); err == nil {
+				err = do(repo, entries[len(entries)-1])
 			}
 		}
 	}
 	return classifyError(v, err)
 }
-
-// errFound ends the reading of a directory.
-var errFound = errors.New("found")
-
-// findEntry follows a path from the root. It follows no symbolic links.
-func findEntry(ctx context.Context, repo *repository.Repository, root *snapshot.DirEntry, name string) (*snapshot.DirEntry, error) {
-	at, rest := root, cleanPath(name)
-	for rest != "" {
-		var found *snapshot.DirEntry
-		part, below, _ := strings.Cut(rest, "/")
-		if at.Type == snapshot.EntryTypeDirectory {
-			err := repo.EachEntry(ctx, at, func(e *snapshot.DirEntry) error {
-				switch {
-				case e.Name == part:
-				case at == root && cleanPath(e.Name) == rest: // a block device, whose name is a path
-					below = ""
-				default:
-					return nil
-				}
-				found = e
-				return errFound
-			})
-			if err != nil && !errors.Is(err, errFound) {
-				return nil, err
-			}
-		}
-		if found == nil {
-			return nil, fmt.Errorf("%q in the volume: %w", name, errgrpc.ErrNotFound)
-		}
-		at, rest = found, below
-	}
-	return at, nil
-}
-
-// cleanPath is empty for the volume itself.
-func cleanPath(name string) string { return strings.Trim(path.Clean("/"+name), "/") }
 
 var typeNames = map[volumev1.FileType]string{
 	volumev1.FileType_FILE_TYPE_DIRECTORY: "directory", volumev1.FileType_FILE_TYPE_SYMLINK: "symbolic link", volumev1.FileType_FILE_TYPE_UNSPECIFIED: "thing of an unknown type",
