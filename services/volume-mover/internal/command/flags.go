@@ -74,6 +74,7 @@ func (m *mover) newRestoreCommand() *cobra.Command {
 	f.StringVar(&r.Target, "target", "", "directory or block device to write")
 	f.BoolVar(&r.Overwrite, "overwrite", false, "let the directory hold entries; those that the snapshot has too are replaced")
 	f.BoolVar(&r.DeleteExtra, "delete-extra", false, "remove the entries that the snapshot does not have; needs --overwrite")
+	f.StringArrayVar(&r.Paths, "path", nil, "restore this file or directory of the snapshot alone; may be given again, needs --overwrite")
 	f.StringVar(&r.DoneFile, "done-file", "", "file to make in .velero of the directory when all content is there: the UID of the Restore")
 	return c
 }

@@ -200,7 +200,7 @@ func (m *mover) runTransfer(ctx context.Context, req request.Request, rec *outco
 		})
 	}
 	result = restore.Run(ctx, r, restore.Spec{
-		SnapshotID: req.Restore.Snapshot, Path: req.Restore.Target, Overwrite: req.Restore.Overwrite, DeleteExtra: req.Restore.DeleteExtra, Parallel: req.Parallel,
+		SnapshotID: req.Restore.Snapshot, Path: req.Restore.Target, Overwrite: req.Restore.Overwrite, DeleteExtra: req.Restore.DeleteExtra, Paths: req.Restore.Paths, Parallel: req.Parallel,
 	}, rec)
 	markDone(req.Restore, &result)
 	return result

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
+	"github.com/holdfast-io/holdfast/pkg/spec/selection"
 	"github.com/holdfast-io/holdfast/pkg/volumedata/repository"
 	"github.com/holdfast-io/holdfast/services/volume-mover/internal/maintain"
 )
@@ -85,6 +86,8 @@ type Restore struct {
 	Overwrite bool `json:"overwrite,omitempty"`
 	// DeleteExtra removes the entries that the snapshot does not have.
 	DeleteExtra bool `json:"deleteExtra,omitempty"`
+	// Paths are the files and directories to restore, relative to the directory; none restores all. Needs Overwrite.
+	Paths []string `json:"paths,omitempty"`
 	// DoneFile is the name of a file in .velero of the directory that is made when all content is there;
 	// empty makes none. Restored Pods wait for the UID of their Restore.
 	DoneFile string `json:"doneFile,omitempty"`
@@ -220,6 +223,13 @@ func (r *Restore) checkFields() error {
 		return errgrpc.Field("restore.deleteExtra", "needs overwrite")
 	case r.DoneFile != "" && len(validation.IsDNS1123Subdomain(r.DoneFile)) > 0:
 		return errgrpc.Field("restore.doneFile", "%q is not a UID", r.DoneFile)
+	case len(r.Paths) == 0:
+		return nil
+	case !r.Overwrite || r.DeleteExtra || r.DoneFile != "":
+		return errgrpc.Field("restore.paths", "needs overwrite, without deleteExtra and doneFile")
+	}
+	if err := selection.CheckPaths(r.Paths); err != nil {
+		return errgrpc.Field("restore.paths", "%v", err)
 	}
 	return nil
 }

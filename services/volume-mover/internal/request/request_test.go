@@ -12,8 +12,9 @@ import (
 )
 
 const (
-	head = `{"location": "l", "namespace": "app", "passwordFile": "p", `
-	good = head + `"upload": {"source": "/v", "pod": "web-0", "volume": "data"}}`
+	head        = `{"location": "l", "namespace": "app", "passwordFile": "p", `
+	restoreOver = `"restore": {"snapshot": "s", "target": "/t", "overwrite": true, `
+	good        = head + `"upload": {"source": "/v", "pod": "web-0", "volume": "data"}}`
 )
 
 func TestDecode(t *testing.T) {
@@ -53,6 +54,10 @@ func TestDecodeErrors(t *testing.T) {
 		head + `"restore": {"snapshot": "s"}}`:                                      "restore.target",
 		head + `"restore": {"snapshot": "s", "target": "/t", "deleteExtra": true}}`: "restore.deleteExtra",
 		head + `"restore": {"snapshot": "s", "target": "/t", "doneFile": "../x"}}`:  "restore.doneFile",
+		head + `"restore": {"snapshot": "s", "target": "/t", "paths": ["a"]}}`:      "restore.paths",
+		head + restoreOver + `"paths": ["a"], "deleteExtra": true}}`:                "restore.paths",
+		head + restoreOver + `"paths": ["a"], "doneFile": "uid"}}`:                  "restore.paths",
+		head + restoreOver + `"paths": ["a", "/b"]}}`:                               `restore.paths: "/b"`,
 		`{"location": "` + strings.Repeat("x", 1<<20) + `"}`:                        "longer than",
 	} {
 		_, err := request.Decode(strings.NewReader(text))

@@ -32,6 +32,9 @@ type Spec struct {
 	Overwrite bool
 	// DeleteExtra removes the entries of the directory that the snapshot does not have.
 	DeleteExtra bool
+	// Paths are the entries to restore; none is the whole snapshot. They replace those of the directory, which may
+	// be in use, one by one.
+	Paths []string
 	// Parallel is how many files are written at once.
 	Parallel int
 }
@@ -95,7 +98,7 @@ func (w *snapshotWriter) restoreSnapshot(ctx context.Context) error {
 	switch {
 	case info.IsDir():
 		return w.restoreTree(ctx, m.RootEntry)
-	case info.Mode()&fs.ModeType == fs.ModeDevice:
+	case info.Mode()&fs.ModeType == fs.ModeDevice && len(w.spec.Paths) == 0:
 		// Exclusive: a device that is mounted is refused.
 		f, err := os.OpenFile(w.spec.Path, os.O_WRONLY|os.O_EXCL, 0)
 		if err != nil {
@@ -118,7 +121,12 @@ func (w *snapshotWriter) restoreTree(ctx context.Context, top *snapshot.DirEntry
 	}
 	w.files, ctx = errgroup.WithContext(ctx)
 	w.files.SetLimit(w.spec.Parallel)
-	walkErr := w.restoreDirectory(ctx, ".", top, 0)
+	var walkErr error
+	if len(w.spec.Paths) > 0 {
+		walkErr = w.restorePaths(ctx, top)
+	} else {
+		walkErr = w.restoreDirectory(ctx, ".", top, 0)
+	}
 	if err := w.files.Wait(); err != nil { // the first one ends the walk
 		return err
 	}
@@ -127,7 +135,7 @@ func (w *snapshotWriter) restoreTree(ctx context.Context, top *snapshot.DirEntry
 	}
 	for i := len(w.directories) - 1; i >= 0; i-- { // what is below comes first
 		d := w.directories[i]
-		w.setMetadata(d.path, d.entry)
+		w.setMetadata(d.path, d.path, d.entry)
 	}
 	return w.flushTarget()
 }
@@ -164,16 +172,16 @@ func (w *snapshotWriter) flushTarget() error {
 }
 
 // setMetadata sets the owner, then the mode, which a change of the owner may alter, then the time. What
-// fails is recorded.
-func (w *snapshotWriter) setMetadata(path string, e *snapshot.DirEntry) {
-	err := w.root.Lchown(path, int(e.UserID), int(e.GroupID))
+// fails is recorded under the name of the entry.
+func (w *snapshotWriter) setMetadata(place, name string, e *snapshot.DirEntry) {
+	err := w.root.Lchown(place, int(e.UserID), int(e.GroupID))
 	if e.Type == snapshot.EntryTypeSymlink {
-		err = errors.Join(err, w.setLinkTime(path, e.ModTime.ToTime()))
+		err = errors.Join(err, w.setLinkTime(place, e.ModTime.ToTime()))
 	} else {
-		err = errors.Join(err, w.root.Chmod(path, fs.FileMode(e.Permissions)&modeBits), w.root.Chtimes(path, time.Time{}, e.ModTime.ToTime()))
+		err = errors.Join(err, w.root.Chmod(place, fs.FileMode(e.Permissions)&modeBits), w.root.Chtimes(place, time.Time{}, e.ModTime.ToTime()))
 	}
 	if err != nil {
-		w.rec.Add(path, outcome.Metadata, err)
+		w.rec.Add(name, outcome.Metadata, err)
 	}
 }
 

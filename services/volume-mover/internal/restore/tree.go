@@ -118,22 +118,28 @@ func (w *snapshotWriter) makeRoom(name string) error {
 }
 
 func (w *snapshotWriter) restoreFile(ctx context.Context, name string, e *snapshot.DirEntry) error {
-	if err := w.makeRoom(name); err != nil {
+	place, err := w.makePlace(name)
+	if err != nil {
 		return err
 	}
-	f, err := w.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)
+	f, err := w.root.OpenFile(place, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return err
 	}
 	damage, err := w.copyObject(ctx, e, func(r io.Reader) error { return copySparse(f, r) }, func() error { return f.Truncate(e.FileSize) })
 	if err = errors.Join(err, f.Close()); err != nil {
+		if place != name {
+			err = errors.Join(err, w.root.Remove(place))
+		}
 		return fmt.Errorf("file %s: %w", name, err)
 	}
 	if damage != nil {
 		w.rec.Add(name, outcome.Damaged, damage)
-		return w.root.Remove(name)
+		return w.root.Remove(place)
 	}
-	w.setMetadata(name, e)
+	if err := w.finishEntry(place, name, e); err != nil {
+		return err
+	}
 	w.mu.Lock()
 	w.counts.files++
 	w.counts.bytes += e.FileSize
@@ -142,7 +148,8 @@ func (w *snapshotWriter) restoreFile(ctx context.Context, name string, e *snapsh
 }
 
 func (w *snapshotWriter) restoreSymlink(ctx context.Context, name string, e *snapshot.DirEntry) error {
-	if err := w.makeRoom(name); err != nil {
+	place, err := w.makePlace(name)
+	if err != nil {
 		return err
 	}
 	var target []byte
@@ -160,10 +167,12 @@ func (w *snapshotWriter) restoreSymlink(ctx context.Context, name string, e *sna
 		w.rec.Add(name, outcome.Damaged, damage)
 		return nil
 	}
-	if err := w.root.Symlink(string(target), name); err != nil {
+	if err := w.root.Symlink(string(target), place); err != nil {
 		return err
 	}
-	w.setMetadata(name, e)
+	if err := w.finishEntry(place, name, e); err != nil {
+		return err
+	}
 	w.mu.Lock()
 	w.counts.symlinks++
 	w.mu.Unlock()

@@ -1,0 +1,89 @@
+package restore
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+
+	"github.com/kopia/kopia/snapshot"
+)
+
+// unfinished begins the name of an entry that is being written beside the one that it replaces.
+const unfinished = ".holdfast-restore-"
+
+// restorePaths writes the entries of the paths, all of which are found before anything is written.
+func (w *snapshotWriter) restorePaths(ctx context.Context, top *snapshot.DirEntry) error {
+	var found [][]*snapshot.DirEntry
+	var total int64
+	for _, name := range w.spec.Paths {
+		entries, err := w.repository.FindPath(ctx, top, name)
+		if err != nil {
+			return fmt.Errorf("snapshot %s: %w", w.spec.SnapshotID, err)
+		}
+		found = append(found, entries)
+		if last := entries[len(entries)-1]; last.DirSummary != nil {
+			total += last.DirSummary.TotalFileSize
+		} else {
+			total += last.FileSize
+		}
+	}
+	w.rec.SetTotal(total)
+	for _, entries := range found {
+		dir, last := ".", len(entries)-1
+		for _, parent := range entries[1:last] {
+			dir = path.Join(dir, parent.Name)
+			if err := w.makeParent(dir, parent); err != nil {
+				return err
+			}
+		}
+		if err := w.restoreEntry(ctx, dir, entries[last], last); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// makeParent makes a directory above a path. One that is there stays as it is; a link is not followed.
+func (w *snapshotWriter) makeParent(name string, e *snapshot.DirEntry) error {
+	switch info, err := w.root.Lstat(name); {
+	case errors.Is(err, fs.ErrNotExist):
+		w.mu.Lock()
+		w.directories = append(w.directories, pendingDirectory{name, e})
+		w.mu.Unlock()
+		return w.root.Mkdir(name, 0o700)
+	case err != nil:
+		return err
+	case !info.IsDir():
+		return fmt.Errorf("%s is a directory in the snapshot, and none in the target", name)
+	}
+	return nil
+}
+
+// makePlace returns where a file or link is written: at its name, where it makes room, or, with paths, beside it. So
+// who uses the directory sees the old entry or the new one, and the old one stays if the new one cannot be read. The
+// name of the place is the same each time: what a mover that was killed left is replaced by the next.
+func (w *snapshotWriter) makePlace(name string) (string, error) {
+	if len(w.spec.Paths) == 0 {
+		return name, w.makeRoom(name)
+	}
+	if info, err := w.root.Lstat(name); err == nil && info.IsDir() {
+		return "", fmt.Errorf("%s is a directory of the target, and no directory in the snapshot", name)
+	}
+	place := path.Join(path.Dir(name), fmt.Sprintf("%s%.8x", unfinished, sha256.Sum256([]byte(name))))
+	if err := w.root.Remove(place); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	return place, nil
+}
+
+// finishEntry sets the metadata of a file or link that is written, and gives it its name.
+func (w *snapshotWriter) finishEntry(place, name string, e *snapshot.DirEntry) error {
+	w.setMetadata(place, name, e)
+	if place == name {
+		return nil
+	}
+	return w.root.Rename(place, name)
+}
