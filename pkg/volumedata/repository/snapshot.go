@@ -161,21 +161,8 @@ func (r *Repository) SaveSnapshot(ctx context.Context, w repo.RepositoryWriter, 
 	if s.ClaimUID != "" {
 		where = nil // a claim's checkpoints count under the name of any Pod
 	}
-	ids, err := snapshot.ListSnapshotManifests(ctx, w, where, s.CheckpointTags())
-	if err != nil {
+	if err := removeCheckpoints(ctx, w, where, s.CheckpointTags(), func(*snapshot.Manifest) bool { return true }); err != nil {
 		return "", err
-	}
-	found, err := snapshot.LoadSnapshots(ctx, w, ids)
-	if err != nil {
-		return "", err
-	}
-	for _, old := range found {
-		if old.IncompleteReason != checkpointReason {
-			continue
-		}
-		if err := w.DeleteManifest(ctx, old.ID); err != nil && !errors.Is(err, manifest.ErrNotFound) {
-			return "", err
-		}
 	}
 	return string(id), nil
 }

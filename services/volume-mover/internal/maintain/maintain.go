@@ -105,6 +105,9 @@ func (s *Spec) runHolding(ctx context.Context, direct repo.DirectRepository, l *
 	begin, mode := s.Clock.Now(), s.chooseMode(l.record)
 	if err := l.keepWhile(ctx, s.Clock, func(ctx context.Context) error {
 		return repo.DirectWriteSession(ctx, direct, repo.WriteSessionOptions{Purpose: "maintain"}, func(ctx context.Context, w repo.DirectRepositoryWriter) error {
+			if err := repository.ForgetLeftParents(ctx, w); err != nil {
+				return err
+			}
 			return snapshotmaintenance.Run(ctx, w, mode, false, maintenance.SafetyFull)
 		})
 	}); err != nil {

@@ -15,7 +15,6 @@ import (
 	"github.com/kopia/kopia/repo/maintenance"
 	"github.com/kopia/kopia/snapshot/snapshotmaintenance"
 	"github.com/stretchr/testify/require"
-	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
@@ -62,13 +61,21 @@ func (b *bed) newVolume(size int) string {
 	return dir
 }
 
+func sourceOf(claim string) repository.Source {
+	return repository.Source{Requester: repository.PodVolume, Namespace: "app", Pod: "web-0", Volume: claim, ClaimUID: claim}
+}
+
+// runUpload stores a volume of a claim.
+func (b *bed) runUpload(ctx context.Context, r *repository.Repository, dir, claim string) outcome.Result {
+	return upload.Run(ctx, r, upload.Spec{
+		Path: dir, Parallel: 1, CheckpointInterval: time.Minute, Clock: b.clock, Source: sourceOf(claim),
+	}, &outcome.Recorder{})
+}
+
 // upload stores a volume of a claim and returns the ID of the snapshot.
 func (b *bed) upload(r *repository.Repository, dir, claim string) string {
 	b.t.Helper()
-	result := upload.Run(b.t.Context(), r, upload.Spec{
-		Path: dir, Parallel: 1, CheckpointInterval: time.Minute, Clock: clock.RealClock{},
-		Source: repository.Source{Requester: repository.PodVolume, Namespace: "app", Pod: "web-0", Volume: claim, ClaimUID: claim},
-	}, &outcome.Recorder{})
+	result := b.runUpload(b.t.Context(), r, dir, claim)
 	require.Equal(b.t, outcome.Completed, result.Phase, result.Message)
 	return result.SnapshotID
 }

@@ -33,7 +33,7 @@ type Spec struct {
 	Parallel int
 	// CheckpointInterval is how much time of work is lost at most when the process is killed.
 	CheckpointInterval time.Duration
-	Clock              clock.WithDelayedExecution
+	Clock              clock.WithTickerAndDelayedExecution
 }
 
 // Run uploads the volume. If ctx ends, what was stored so far is kept as a checkpoint, and the result is
@@ -74,6 +74,7 @@ func storeVolume(ctx context.Context, r *repository.Repository, spec Spec, rec *
 			spec.Clock.AfterFunc(graceOfCancel, abort)
 		})
 		defer stop()
+		defer u.keepParents(work, parents)()
 		var err error
 		result, err = u.runKopia(ctx, work, w, root, parents)
 		return err

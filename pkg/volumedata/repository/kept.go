@@ -1,0 +1,74 @@
+package repository
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/kopia/kopia/fs"
+	"github.com/kopia/kopia/repo"
+	"github.com/kopia/kopia/repo/manifest"
+	"github.com/kopia/kopia/snapshot"
+)
+
+const (
+	// KeepInterval is the time between two calls of KeepParents. Full maintenance removes content five hours after it
+	// found it unused, or later (kopia's margins between cycles).
+	KeepInterval = 4 * time.Hour
+	// keptFor is how old a kept parent may be: that of an upload which runs is younger than KeepInterval.
+	keptFor = 7 * 24 * time.Hour
+	// keptPin is the pin of kept parents; kopia's retention leaves what has a pin.
+	keptPin = "holdfast.io/parent-of-upload"
+)
+
+// KeepParents stores the parents of an upload that still runs as pinned checkpoints of its source, so that no
+// maintenance removes their content, also when the parents are forgotten. They replace kept, which an earlier call
+// returned. Of the returned IDs all have to be forgotten at the end, also after an error.
+func (r *Repository) KeepParents(ctx context.Context, s Source, parents []*snapshot.Manifest, kept []string) ([]string, error) {
+	all := slices.Clone(kept)
+	err := r.Write(ctx, "keep parents", func(ctx context.Context, w repo.RepositoryWriter) error {
+		for _, p := range parents {
+			m := *p
+			m.Source, m.Pins, m.EndTime = s.Info(), []string{keptPin}, fs.UTCTimestampFromTime(w.Time())
+			if err := SaveCheckpoint(ctx, w, s, &m); err != nil {
+				return err
+			}
+			all = append(all, string(m.ID))
+		}
+		var err error
+		for _, id := range kept {
+			err = errors.Join(err, w.DeleteManifest(ctx, manifest.ID(id)))
+		}
+		return err
+	})
+	if err != nil {
+		return all, err
+	}
+	return all[len(kept):], nil
+}
+
+// ForgetLeftParents removes the kept parents of uploads that were killed a week ago or more.
+func ForgetLeftParents(ctx context.Context, w repo.RepositoryWriter) error {
+	return removeCheckpoints(ctx, w, nil, map[string]string{tagUploader: uploader}, func(m *snapshot.Manifest) bool {
+		return slices.Contains(m.Pins, keptPin) && w.Time().Sub(m.EndTime.ToTime()) > keptFor
+	})
+}
+
+// removeCheckpoints removes the checkpoints of a source, or of all, that have the tags and match.
+func removeCheckpoints(ctx context.Context, w repo.RepositoryWriter, where *snapshot.SourceInfo, tags map[string]string, matches func(*snapshot.Manifest) bool) error {
+	ids, err := snapshot.ListSnapshotManifests(ctx, w, where, tags)
+	if err != nil {
+		return err
+	}
+	found, err := snapshot.LoadSnapshots(ctx, w, ids)
+	if err != nil {
+		return err
+	}
+	for _, m := range found {
+		if m.IncompleteReason == checkpointReason && matches(m) {
+			err = errors.Join(err, w.DeleteManifest(ctx, m.ID))
+		}
+	}
+	return err
+}

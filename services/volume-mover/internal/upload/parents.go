@@ -1,0 +1,42 @@
+package upload
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/kopia/kopia/snapshot"
+
+	"github.com/holdfast-io/holdfast/pkg/volumedata/repository"
+)
+
+// keepParents has an upload that lasts keep the content of its parents in the repository: another process may forget
+// them meanwhile. The function that it returns ends that.
+func (u *kopiaUpload) keepParents(ctx context.Context, parents []*snapshot.Manifest) func() {
+	running, end := context.WithCancel(ctx)
+	ticker := u.spec.Clock.NewTicker(repository.KeepInterval)
+	var kept []string
+	var done sync.WaitGroup
+	done.Go(func() {
+		defer ticker.Stop()
+		for {
+			select {
+			case <-running.Done():
+				return
+			case <-ticker.C():
+			}
+			var err error
+			if kept, err = u.repository.KeepParents(ctx, u.spec.Source, parents, kept); err != nil {
+				u.failUpload(fmt.Errorf("keep the earlier snapshots: %w", err))
+				return
+			}
+		}
+	})
+	return func() {
+		end()
+		done.Wait()
+		if len(kept) > 0 {
+			_ = u.repository.ForgetSnapshots(ctx, kept) // what is left goes with the next upload or maintenance
+		}
+	}
+}
