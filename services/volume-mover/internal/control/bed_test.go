@@ -87,6 +87,14 @@ func newBed(t *testing.T, objects ...client.Object) *bed {
 		newPod("web-0", "node-1"),
 	)
 	b.client = fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
+		Delete: func(ctx context.Context, w client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			grace := (&client.DeleteOptions{}).ApplyOptions(opts).GracePeriodSeconds
+			if grace != nil && *grace == 0 { // the API server does not wait for the kubelet then
+				o.SetFinalizers(nil)
+				return w.Update(ctx, o)
+			}
+			return w.Delete(ctx, o, opts...)
+		},
 		Create: func(ctx context.Context, w client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 			if b.refuse != nil {
 				if err := b.refuse(o); err != nil {
@@ -232,6 +240,17 @@ func (b *bed) wait(name, reason string) {
 	b.setStatus(name, corev1.PodStatus{Phase: corev1.PodPending, ContainerStatuses: []corev1.ContainerStatus{
 		{Name: moverpod.Container, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: "because"}}},
 	}})
+}
+
+// loseNode has a mover be deleted and its kubelet say nothing, and returns until when it may. It is that time then.
+func (b *bed) loseNode(name string) time.Time {
+	b.t.Helper()
+	pod := b.mover(name)
+	b.update(pod, func() { pod.Finalizers = []string{"test/kubelet"} })
+	require.NoError(b.t, b.client.Delete(b.t.Context(), pod))
+	until := b.mover(name).DeletionTimestamp.Add(5 * time.Minute)
+	b.clock.SetTime(until)
+	return until
 }
 
 // end ends a mover with a result.

@@ -128,6 +128,22 @@ func TestAForgetThatFailsSaysWhy(t *testing.T) {
 	}
 }
 
+// A mover Pod that a dead node leaves Terminating is replaced.
+func TestALostNodeDoesNotEndAForget(t *testing.T) {
+	b := newBed(t)
+	ended := b.beginForget(t.Context(), "a")
+	pod := b.forgetPod()
+	b.run(pod.Name)
+	b.loseNode(pod.Name)
+	require.Eventually(t, func() bool {
+		b.clock.Step(time.Second)
+		p := b.mover(pod.Name)
+		return p != nil && p.DeletionTimestamp == nil
+	}, patience, look)
+	b.end(pod.Name, outcome.Result{Phase: outcome.Completed})
+	require.NoError(t, b.awaitEnd(ended))
+}
+
 // A mover that runs when its call ends goes on; one that no node has taken is removed.
 func TestAForgetThatIsNotAwaited(t *testing.T) {
 	for _, runs := range []bool{true, false} {

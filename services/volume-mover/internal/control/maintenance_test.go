@@ -231,6 +231,25 @@ func TestARunThatFailsIsRepeatedLater(t *testing.T) {
 	require.Equal(t, velerov1.BackupRepositoryPhaseReady, b.repository("shop").Status.Phase)
 }
 
+// A Pod that a dead node leaves Terminating does not keep its name for ever.
+func TestALostNodeDoesNotEndMaintenance(t *testing.T) {
+	b := newMaintenanceBed(t, newRepository("shop"))
+	b.look(time.Hour)
+	pod := &b.maintainers()[0]
+	b.run(pod.Name)
+	lost := b.loseNode(pod.Name)
+	b.look(0)
+	require.Len(t, b.maintainers(), 1, "the node may be back")
+	b.clock.SetTime(lost.Add(time.Second))
+	b.look(0)
+	b.requireNoMover(pod.Name)
+	require.Contains(t, b.repository("shop").Status.RecentMaintenance[0].Message, "does not say that it has ended")
+	b.look(59 * time.Minute)
+	require.Empty(t, b.maintainers(), "the run may go on until its record has expired")
+	b.look(time.Minute)
+	require.Len(t, b.maintainers(), 1)
+}
+
 func TestTheRepositoryOfARemovedNamespaceEnds(t *testing.T) {
 	b := newMaintenanceBed(t, newRepository("gone"))
 	b.look(time.Hour)

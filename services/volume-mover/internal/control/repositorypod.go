@@ -82,11 +82,15 @@ func (c *Controller) ensureRepositorySecret(ctx context.Context, location string
 	return client.IgnoreAlreadyExists(c.Client.Create(ctx, secret))
 }
 
-// removeRepositoryPod removes the mover Pod and its Secret.
+// removeRepositoryPod removes the mover Pod and its Secret. A Pod of a lost node is not waited for: the record in the
+// bucket keeps a second run of maintenance out while the first may go on, and the others may run twice.
 func (c *Controller) removeRepositoryPod(ctx context.Context, pod *corev1.Pod) error {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
 	if err := client.IgnoreNotFound(c.Client.Delete(ctx, secret)); err != nil {
 		return err
+	}
+	if c.isLost(pod) {
+		return client.IgnoreNotFound(c.Client.Delete(ctx, pod, client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID}))
 	}
 	return c.deletePod(ctx, pod)
 }
