@@ -103,14 +103,12 @@ func (s *Spec) runHolding(ctx context.Context, direct repo.DirectRepository, l *
 			"another program maintained the repository at %s, and only one may do so: stop the maintenance of a Velero server, or of kopia, that uses the bucket", newest.UTC().Format(time.RFC3339))}, nil
 	}
 	begin, mode := s.Clock.Now(), s.chooseMode(l.record)
-	if err := l.keepWhile(ctx, s.Clock, func(ctx context.Context) error {
-		return repo.DirectWriteSession(ctx, direct, repo.WriteSessionOptions{Purpose: "maintain"}, func(ctx context.Context, w repo.DirectRepositoryWriter) error {
-			if err := repository.ForgetLeftParents(ctx, w); err != nil {
-				return err
-			}
-			return snapshotmaintenance.Run(ctx, w, mode, false, maintenance.SafetyFull)
-		})
-	}); err != nil {
+	err = l.keepWhile(ctx, s.Clock, func(ctx context.Context) error { return runMode(ctx, direct, mode) })
+	if mode == maintenance.ModeFull && err != nil && ctx.Err() == nil && !errors.Is(err, errExpired) {
+		// Indexes do not wait until full runs succeed. The error of the full run is the one to report.
+		_ = l.keepWhile(ctx, s.Clock, func(ctx context.Context) error { return runMode(ctx, direct, maintenance.ModeQuick) })
+	}
+	if err != nil {
 		return outcome.Result{}, err
 	}
 	result := outcome.Result{Phase: outcome.Completed}
@@ -119,6 +117,16 @@ func (s *Spec) runHolding(ctx context.Context, direct repo.DirectRepository, l *
 		result.Empty, err = isEmpty(ctx, direct)
 	}
 	return result, err
+}
+
+// runMode has kopia maintain the repository.
+func runMode(ctx context.Context, direct repo.DirectRepository, mode maintenance.Mode) error {
+	return repo.DirectWriteSession(ctx, direct, repo.WriteSessionOptions{Purpose: "maintain"}, func(ctx context.Context, w repo.DirectRepositoryWriter) error {
+		if err := repository.ForgetLeftParents(ctx, w); err != nil {
+			return err
+		}
+		return snapshotmaintenance.Run(ctx, w, mode, false, maintenance.SafetyFull)
+	})
 }
 
 // chooseMode returns the mode of a run that begins now.

@@ -13,6 +13,8 @@ import (
 
 	"github.com/kopia/kopia/repo"
 	"github.com/kopia/kopia/repo/maintenance"
+	"github.com/kopia/kopia/repo/object"
+	"github.com/kopia/kopia/snapshot"
 	"github.com/kopia/kopia/snapshot/snapshotmaintenance"
 	"github.com/stretchr/testify/require"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -177,6 +179,27 @@ func TestALiveUploadLosesNothing(t *testing.T) {
 	b.store.Inject(nil)
 	b.pass(5)
 	b.requireRestored(id, volume)
+}
+
+// TestAFullRunThatFailsMergesIndexes checks that a snapshot which lacks data, so that nothing may be removed, keeps no
+// quick run from its work.
+func TestAFullRunThatFailsMergesIndexes(t *testing.T) {
+	b := newBed(t)
+	r := b.open()
+	lost, err := object.ParseID("k0123456789abcdef0123456789abcdef")
+	require.NoError(t, err)
+	require.NoError(t, r.Write(t.Context(), "test", func(ctx context.Context, w repo.RepositoryWriter) error {
+		_, err := r.SaveSnapshot(ctx, w, sourceOf("data"), &snapshot.Manifest{
+			Source: sourceOf("data").Info(), RootEntry: &snapshot.DirEntry{Type: snapshot.EntryTypeDirectory, ObjectID: lost},
+		})
+		return err
+	}))
+	result := b.maintain()
+	require.Equal(t, outcome.Failed, result.Phase)
+	require.Contains(t, result.Message, "unable to find in-use content ID")
+	schedule, err := maintenance.GetSchedule(t.Context(), b.open().Repository.(repo.DirectRepository))
+	require.NoError(t, err)
+	require.NotEmpty(t, schedule.Runs[maintenance.TaskEpochAdvance])
 }
 
 // maintainForeign runs maintenance as Velero does.
