@@ -107,7 +107,7 @@ func newStorage(location objectstore.Store, o Options) (*objectStorage, error) {
 	if err != nil {
 		return nil, fmt.Errorf("namespace %q: %w", o.Namespace, err)
 	}
-	return &objectStorage{store: prefixed, id: uuid.NewString(), readOnly: o.ReadOnly}, nil
+	return &objectStorage{store: prefixed, id: uuid.NewString(), readOnly: o.ReadOnly, windows: newPackWindows()}, nil
 }
 
 // createFormat creates the repository unless there is one.

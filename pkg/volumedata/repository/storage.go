@@ -36,13 +36,14 @@ func init() { //nolint:gochecknoinits // kopia's registry has no lock, so it is 
 }
 
 // objectStorage is an objectstore.Store as kopia's blob.Storage. What kopia requires of one is what a Store
-// promises: whole blobs or none, visible as soon as they are written, and atomic creation. Blobs are
-// not cached and calls not repeated here.
+// promises: whole blobs or none, visible as soon as they are written, and atomic creation. Calls are not
+// repeated here.
 type objectStorage struct {
 	blob.DefaultProviderImplementation
 	store    objectstore.Store
 	id       string
 	readOnly bool
+	windows  *packWindows
 
 	mu     sync.Mutex
 	failed error // of the newest write that failed
@@ -58,6 +59,15 @@ func (s *objectStorage) GetBlob(ctx context.Context, id blob.ID, offset, length 
 	}
 	if length < 0 {
 		offset = 0
+	}
+	if w := s.windows.findWindow(id, offset, length); w != nil {
+		switch data, err := w.cutRange(ctx, s.store, id, offset, length); {
+		case err != nil:
+			return s.callError(err)
+		case data != nil:
+			_, err = out.Write(data)
+			return err
+		}
 	}
 	rc, err := s.store.GetRange(ctx, string(id), offset, length)
 	if err != nil {
@@ -135,6 +145,7 @@ func (s *objectStorage) PutBlob(ctx context.Context, id blob.ID, data blob.Bytes
 
 // DeleteBlob implements blob.Storage; an absent blob is success.
 func (s *objectStorage) DeleteBlob(ctx context.Context, id blob.ID) error {
+	s.windows.kept.Clear()
 	return s.callError(s.store.Delete(ctx, string(id)))
 }
 

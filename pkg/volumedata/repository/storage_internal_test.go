@@ -92,8 +92,10 @@ func TestStorage(t *testing.T) {
 			for range 2 {
 				require.NoError(t, s.DeleteBlob(ctx, "pa"))
 			}
-			_, err = get("pa", 0, -1)
-			require.ErrorIs(t, err, blob.ErrBlobNotFound)
+			for _, length := range []int64{-1, 3} {
+				_, err = get("pa", 2, length)
+				require.ErrorIs(t, err, blob.ErrBlobNotFound)
+			}
 		})
 	}
 }
