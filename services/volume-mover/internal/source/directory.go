@@ -20,8 +20,9 @@ import (
 // unixStat is what os.FileInfo has on unix.
 type unixStat = syscall.Stat_t
 
-// listBatch is how many names are read at once.
-const listBatch = 256
+// listBatch is how many names are read and sorted at once. In order, files of a volume lie in the repository as a
+// restore reads them.
+const listBatch = 4096
 
 // errReplaced means that an entry is not the one that was listed.
 var errReplaced = errors.New("another entry has taken the name meanwhile")
@@ -46,7 +47,8 @@ func (d *volumeDirectory) Iterate(context.Context) (kopiafs.DirectoryIterator, e
 	if err != nil {
 		return nil, err
 	}
-	return &directoryListing{dir: d, f: f}, nil
+	fd := int(f.Fd())
+	return &directoryListing{dir: d, f: f, fd: fd, link: "/proc/self/fd/" + strconv.Itoa(fd) + "/"}, nil
 }
 
 // openListed opens the entry, if it still is the one that was listed.
@@ -74,9 +76,12 @@ func (n *volumeEntry) openListed(flags int) (*os.File, error) {
 
 // directoryListing reads a directory.
 type directoryListing struct {
-	dir   *volumeDirectory
-	f     *os.File
-	names []string
+	dir        *volumeDirectory
+	f          *os.File
+	fd         int
+	link       string // to the directory, for calls that take no descriptor
+	names      []string
+	attributes [1024]byte // of one entry
 }
 
 // Next implements kopia's fs.DirectoryIterator.
@@ -89,11 +94,12 @@ func (l *directoryListing) Next(context.Context) (kopiafs.Entry, error) {
 		if err != nil {
 			return nil, readError(err)
 		}
+		slices.Sort(names)
 		l.names = names
 	}
 	name := l.names[0]
 	l.names = l.names[1:]
-	return l.dir.newEntry(int(l.f.Fd()), name), nil
+	return l.newEntry(name), nil
 }
 
 // Close implements kopia's fs.DirectoryIterator.
@@ -103,20 +109,19 @@ func (l *directoryListing) Close() { _ = l.f.Close() }
 var ownAttributes = []string{"security.selinux", "system.nfs4_acl"}
 
 // noteAttributes records an entry with extended attributes.
-func (d *volumeDirectory) noteAttributes(fd int, n *volumeEntry) {
-	if d.volume.record == nil {
+func (l *directoryListing) noteAttributes(n *volumeEntry) {
+	if n.volume.record == nil {
 		return
 	}
-	buf := make([]byte, 1024)
-	size, err := unix.Llistxattr("/proc/self/fd/"+strconv.Itoa(fd)+"/"+n.name, buf)
+	size, err := unix.Llistxattr(l.link+n.name, l.attributes[:])
 	switch {
 	case errors.Is(err, unix.ERANGE): // more than fits
 	case err != nil || size == 0: // the file system has none, or the entry is gone
 		return
-	case !slices.ContainsFunc(strings.Split(strings.TrimSuffix(string(buf[:size]), "\x00"), "\x00"), isForeign):
+	case !slices.ContainsFunc(strings.Split(strings.TrimSuffix(string(l.attributes[:size]), "\x00"), "\x00"), isForeign):
 		return
 	}
-	d.volume.record(n.path, outcome.Attributes, nil)
+	n.volume.record(n.path, outcome.Attributes, nil)
 }
 
 func isForeign(attribute string) bool { return !slices.Contains(ownAttributes, attribute) }
@@ -138,6 +143,12 @@ func (s *volumeLink) Resolve(context.Context) (kopiafs.Entry, error) {
 	return nil, errors.New("symbolic links are not followed")
 }
 
+// specialBits are the bits of a mode beside those of rights.
+var specialBits = []struct {
+	bit  uint32
+	flag fs.FileMode
+}{{unix.S_ISUID, fs.ModeSetuid}, {unix.S_ISGID, fs.ModeSetgid}, {unix.S_ISVTX, fs.ModeSticky}}
+
 // fileMode turns the mode of stat(2) into Go's.
 func fileMode(mode uint32) fs.FileMode {
 	m := fs.FileMode(mode & 0o777)
@@ -155,9 +166,9 @@ func fileMode(mode uint32) fs.FileMode {
 	case unix.S_IFCHR:
 		m |= fs.ModeDevice | fs.ModeCharDevice
 	}
-	for bit, flag := range map[uint32]fs.FileMode{unix.S_ISUID: fs.ModeSetuid, unix.S_ISGID: fs.ModeSetgid, unix.S_ISVTX: fs.ModeSticky} {
-		if mode&bit != 0 {
-			m |= flag
+	for _, b := range specialBits {
+		if mode&b.bit != 0 {
+			m |= b.flag
 		}
 	}
 	return m

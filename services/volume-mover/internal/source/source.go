@@ -155,27 +155,27 @@ type failedEntry struct {
 // ErrorInfo implements kopia's fs.ErrorEntry.
 func (f *failedEntry) ErrorInfo() error { return f.err }
 
-// newEntry makes the entry called name of the directory whose descriptor is fd.
-func (d *volumeDirectory) newEntry(fd int, name string) kopiafs.Entry {
-	n := volumeEntry{volume: d.volume, path: path.Join(d.path, name), name: name}
+// newEntry makes the entry called name of the directory.
+func (l *directoryListing) newEntry(name string) kopiafs.Entry {
+	n := volumeEntry{volume: l.dir.volume, path: path.Join(l.dir.path, name), name: name}
 	if !utf8.ValidString(name) {
 		return &failedEntry{n, &outcome.EntryError{Rule: outcome.Name, Err: fmt.Errorf("%q is not UTF-8", name)}}
 	}
 	var st unix.Stat_t
-	if err := unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+	if err := unix.Fstatat(l.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return &failedEntry{n, readError(err)}
 	}
 	n.mode, n.mtime, n.uid, n.gid, n.inode = fileMode(st.Mode), time.Unix(st.Mtim.Unix()), st.Uid, st.Gid, st.Ino
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFDIR:
-		d.noteAttributes(fd, &n)
+		l.noteAttributes(&n)
 		return &volumeDirectory{n}
 	case unix.S_IFLNK:
 		n.size = st.Size
 		return &volumeLink{n}
 	case unix.S_IFREG:
 		n.size = st.Size
-		d.noteFile(fd, &n, &st)
+		l.noteFile(&n, &st)
 		return &volumeFile{n}
 	case unix.S_IFSOCK:
 		return newUnstored(n, outcome.Socket)
@@ -190,17 +190,17 @@ func newUnstored(n volumeEntry, rule outcome.Rule) kopiafs.Entry {
 }
 
 // noteFile records what of a file is not stored as it is.
-func (d *volumeDirectory) noteFile(fd int, n *volumeEntry, st *unix.Stat_t) {
-	if d.volume.record == nil {
+func (l *directoryListing) noteFile(n *volumeEntry, st *unix.Stat_t) {
+	if n.volume.record == nil {
 		return
 	}
 	if st.Nlink > 1 {
-		d.volume.record(n.path, outcome.HardLink, nil)
+		n.volume.record(n.path, outcome.HardLink, nil)
 	}
 	if st.Blocks*512 < st.Size && st.Size > st.Blksize {
-		d.volume.record(n.path, outcome.Sparse, nil)
+		n.volume.record(n.path, outcome.Sparse, nil)
 	}
-	d.noteAttributes(fd, n)
+	l.noteAttributes(n)
 }
 
 // readError is the error of reading an entry, as the rules have it.

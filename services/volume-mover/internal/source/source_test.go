@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -81,6 +82,26 @@ func TestChanges(t *testing.T) {
 		require.NoError(t, r.Close())
 	}
 	require.Equal(t, map[string]outcome.Rule{"grown": outcome.Changed}, recorded())
+}
+
+// TestOrder checks that entries come in the order of their names, in which a restore reads them.
+func TestOrder(t *testing.T) {
+	dir := t.TempDir()
+	for i := range 300 {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, strconv.Itoa(i)), nil, 0o600))
+	}
+	v, err := Open(dir, time.Now(), nil)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, v.Close()) }()
+	root, err := v.Root()
+	require.NoError(t, err)
+	var names []string
+	require.NoError(t, kopiafs.IterateEntries(t.Context(), root, func(_ context.Context, e kopiafs.Entry) error {
+		names = append(names, e.Name())
+		return nil
+	}))
+	require.Len(t, names, 300)
+	require.IsIncreasing(t, names)
 }
 
 // TestDevice reads a file in the place of a block device.
