@@ -137,13 +137,13 @@ func SavePolicy(ctx context.Context, w repo.RepositoryWriter, s Source) error {
 }
 
 // UploadPolicy is what an upload does: no file is left out or compressed, and a file or directory that
-// cannot be read does not end it.
-func UploadPolicy() *policy.Tree {
-	parts := policy.OptionalInt64(partBytes)
+// cannot be read does not end it. parallel is how many files may be read at once; kopia takes the number of CPUs else.
+func UploadPolicy(parallel int) *policy.Tree {
+	parts, files := policy.OptionalInt64(partBytes), policy.OptionalInt(parallel)
 	p := *policy.DefaultPolicy
 	p.FilesPolicy = policy.FilesPolicy{}
 	p.CompressionPolicy = policy.CompressionPolicy{CompressorName: "none"}
-	p.UploadPolicy = policy.UploadPolicy{ParallelUploadAboveSize: &parts}
+	p.UploadPolicy = policy.UploadPolicy{ParallelUploadAboveSize: &parts, MaxParallelFileReads: &files}
 	p.ErrorHandlingPolicy = policy.ErrorHandlingPolicy{IgnoreFileErrors: policy.NewOptionalBool(true), IgnoreDirectoryErrors: policy.NewOptionalBool(true)}
 	return policy.BuildTree(nil, &p)
 }

@@ -114,3 +114,8 @@ func TestSaveSnapshot(t *testing.T) {
 	_, err = r.LoadSnapshot(t.Context(), "00")
 	require.ErrorIs(t, err, repository.ErrNoSnapshot)
 }
+
+// TestUploadPolicy checks that more files may be read at once than there are CPUs.
+func TestUploadPolicy(t *testing.T) {
+	require.Equal(t, 300, repository.UploadPolicy(300).EffectivePolicy().UploadPolicy.MaxParallelFileReads.OrDefault(1))
+}

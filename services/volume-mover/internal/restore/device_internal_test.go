@@ -34,7 +34,7 @@ func TestDevice(t *testing.T) {
 		{virtualfs.StreamingFileWithModTimeFromReader("a", time.Now(), nopCloser{bytes.NewReader(blocks)}), virtualfs.StreamingFileWithModTimeFromReader("b", time.Now(), nopCloser{bytes.NewReader(blocks)})},
 	} {
 		require.NoError(t, r.Write(t.Context(), "test", func(ctx context.Context, w repo.RepositoryWriter) error {
-			m, err := kopiaupload.NewUploader(w).Upload(ctx, virtualfs.NewStaticDirectory("/", entries), repository.UploadPolicy(), source.Info())
+			m, err := kopiaupload.NewUploader(w).Upload(ctx, virtualfs.NewStaticDirectory("/", entries), repository.UploadPolicy(1), source.Info())
 			require.NoError(t, err)
 			id, err := r.SaveSnapshot(ctx, w, source, m)
 			ids = append(ids, id)

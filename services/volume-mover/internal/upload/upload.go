@@ -23,6 +23,9 @@ import (
 // 30 s.
 const graceOfCancel = 25 * time.Second
 
+// measureDelay is after how much time the volume is read once more, for how much there is.
+const measureDelay = 5 * time.Second
+
 // Spec is what to upload.
 type Spec struct {
 	// Path is the directory or block device.
@@ -63,7 +66,7 @@ func storeVolume(ctx context.Context, r *repository.Repository, spec Spec, rec *
 	}
 	work, abort := context.WithCancel(context.WithoutCancel(ctx))
 	defer abort()
-	defer measureVolume(work, volume, rec)()
+	defer measureVolume(work, volume, spec.Clock, rec)()
 	err = r.Write(work, "upload", func(work context.Context, w repo.RepositoryWriter) error {
 		if err := repository.SavePolicy(work, w, spec.Source); err != nil {
 			return err
@@ -82,11 +85,16 @@ func storeVolume(ctx context.Context, r *repository.Repository, spec Spec, rec *
 	return result, err
 }
 
-// measureVolume finds out how much there is, beside the upload. The function that it returns ends it.
-func measureVolume(ctx context.Context, volume *source.Volume, rec *outcome.Recorder) func() {
+// measureVolume finds out how much there is, beside an upload that takes its time. The function that it returns ends it.
+func measureVolume(ctx context.Context, volume *source.Volume, clk clock.Clock, rec *outcome.Recorder) func() {
 	ctx, cancel := context.WithCancel(ctx)
 	var done sync.WaitGroup
 	done.Go(func() {
+		select {
+		case <-ctx.Done():
+			return
+		case <-clk.After(measureDelay):
+		}
 		if size := volume.Size(ctx); ctx.Err() == nil {
 			rec.SetTotal(size)
 		}
@@ -112,7 +120,7 @@ func (u *kopiaUpload) runKopia(ctx, work context.Context, w repo.RepositoryWrite
 	u.kopia.DisableIgnoreRules = true
 	u.kopia.CheckpointInterval = u.spec.CheckpointInterval
 	u.kopia.CheckpointLabels = u.spec.Source.CheckpointTags()
-	m, err := u.kopia.Upload(work, root, repository.UploadPolicy(), u.spec.Source.Info(), parents...)
+	m, err := u.kopia.Upload(work, root, repository.UploadPolicy(u.spec.Parallel), u.spec.Source.Info(), parents...)
 	switch broken := u.brokenBy(); {
 	case broken != nil:
 		return outcome.Result{}, broken
@@ -140,6 +148,7 @@ func (u *kopiaUpload) storeSnapshot(ctx context.Context, w repo.RepositoryWriter
 	result := outcome.Result{Phase: outcome.Completed, SnapshotID: id, IncrementalBytes: hashed}
 	if s := m.RootEntry.DirSummary; s != nil {
 		result.Bytes, result.Files, result.Directories, result.Symlinks = s.TotalFileSize, s.TotalFileCount, s.TotalDirCount, s.TotalSymlinkCount
+		u.rec.SetTotal(result.Bytes)
 	}
 	return result, nil
 }
