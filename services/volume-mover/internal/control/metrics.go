@@ -6,12 +6,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/apis/velero/v2alpha1"
 )
 
 // Metrics counts requests. The first two have Velero's names.
 type Metrics struct {
 	accepted, ended *prometheus.CounterVec
 	transfers       *prometheus.CounterVec
+	// moved has Velero's names too, by kind and phase.
+	moved map[string]*prometheus.CounterVec
 
 	// These have Velero's names, but for maintained.
 	maintenanceGood, maintenanceBad *prometheus.CounterVec
@@ -25,6 +28,7 @@ func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	}
 	m := &Metrics{
+		moved:           map[string]*prometheus.CounterVec{},
 		accepted:        counter("podVolume_pod_volume_backup_enqueue_count", "PodVolumeBackups that were accepted.", "node"),
 		ended:           counter("podVolume_pod_volume_backup_dequeue_count", "PodVolumeBackups that ended after they were accepted.", "node"),
 		transfers:       counter("holdfast_volume_transfers_total", "Requests to move data of volumes that ended, by kind and phase.", "kind", "phase"),
@@ -37,7 +41,16 @@ func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 			Name: "holdfast_repository_maintained_timestamp_seconds", Help: "When a repository was last maintained, or made if it never was.",
 		}, []string{labelRepository}),
 	}
-	for _, c := range []prometheus.Collector{m.accepted, m.ended, m.transfers, m.maintenanceGood, m.maintenanceBad, m.maintenanceTime, m.maintained} {
+	all := []prometheus.Collector{m.accepted, m.ended, m.transfers, m.maintenanceGood, m.maintenanceBad, m.maintenanceTime, m.maintained}
+	for kind, name := range map[string]string{kindUpload: "data_upload", kindDownload: "data_download"} {
+		for phase, end := range map[velerov1.PodVolumePhase]string{
+			velerov1.PodVolumePhaseCompleted: "success", velerov1.PodVolumePhaseFailed: "failure", velerov1.PodVolumePhaseCanceled: "cancel",
+		} {
+			c := counter("podVolume_"+name+"_"+end+"_total", kind+"s that ended as "+string(phase)+".", "node")
+			m.moved[kind+string(phase)], all = c, append(all, c)
+		}
+	}
+	for _, c := range all {
 		if err := registry.Register(c); err != nil {
 			return nil, err
 		}
@@ -66,7 +79,14 @@ func (m *Metrics) countAccepted(v view) {
 
 func (m *Metrics) countEnd(v view, phase velerov1.PodVolumePhase) {
 	m.transfers.WithLabelValues(v.kind, string(phase)).Inc()
-	if b, ok := v.Object.(*velerov1.PodVolumeBackup); ok && *v.accepted != nil {
-		m.ended.WithLabelValues(b.Spec.Node).Inc()
+	switch r := v.Object.(type) {
+	case *velerov1.PodVolumeBackup:
+		if *v.accepted != nil {
+			m.ended.WithLabelValues(r.Spec.Node).Inc()
+		}
+	case *v2alpha1.DataUpload:
+		m.moved[v.kind+string(phase)].WithLabelValues(r.Status.Node).Inc()
+	case *v2alpha1.DataDownload:
+		m.moved[v.kind+string(phase)].WithLabelValues(r.Status.Node).Inc()
 	}
 }
