@@ -48,14 +48,22 @@ func either(a, b, labels string) scenarios {
 		alike("alone", counter(a, labels)).alike("the other metric alone", counter(b, labels))
 }
 
+// repository has the series of a repository: when it was maintained, and how often it is.
+func repository(maintained, interval string) string {
+	return `holdfast_repository_maintained_timestamp_seconds{namespace="velero",repository_name="r"} ` + maintained + "\n" +
+		`holdfast_repository_maintenance_interval_seconds{namespace="velero",repository_name="r"} ` + interval
+}
+
 var cases = map[string]scenarios{
 	"HoldfastRepositoryNotMaintained": {
 		fires: map[string]firing{
-			"not for two days": {`holdfast_repository_maintained_timestamp_seconds{namespace="velero",repository_name="r"} -172800x20`, []string{`{namespace="velero", repository_name="r"}`}},
+			"not for two days":        {repository("-176400x20", "3600x20"), []string{`{namespace="velero", repository_name="r"}`}},
+			"a week's run is overdue": {repository("-777600x20", "604800x20"), []string{`{namespace="velero", repository_name="r"}`}},
 		},
 		silent: map[string]string{
-			"the day before": `holdfast_repository_maintained_timestamp_seconds{namespace="velero",repository_name="r"} -86400x20`,
-			"by another process": "holdfast_repository_maintained_timestamp_seconds{namespace=\"velero\",repository_name=\"r\"} -172800x20\n" +
+			"the day before":          repository("-86400x20", "3600x20"),
+			"a week's run is not due": repository("-604800x20", "604800x20"),
+			"by another process": repository("-176400x20", "3600x20") + "\n" +
 				`holdfast_repository_maintained_timestamp_seconds{namespace="velero",repository_name="r",pod="other"} 0x20`,
 		},
 	},

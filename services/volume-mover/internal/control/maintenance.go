@@ -36,7 +36,7 @@ const (
 
 // MaintainRepositories has movers maintain the repositories until ctx ends, and returns nil.
 func (c *Controller) MaintainRepositories(ctx context.Context) error {
-	defer c.Metrics.maintained.Reset()
+	defer c.Metrics.hideRepositories()
 	for {
 		pause := maintenancePause
 		running, err := c.MaintainDue(ctx)
@@ -95,7 +95,7 @@ func (c *Controller) MaintainDue(ctx context.Context) (running int, err error) {
 // selectMaintained returns the repositories that are to be maintained, and shows when they were.
 func (c *Controller) selectMaintained(ctx context.Context, all []velerov1.BackupRepository) (found []*velerov1.BackupRepository, err error) {
 	writable := map[string]bool{} // locations
-	c.Metrics.maintained.Reset()
+	c.Metrics.hideRepositories()
 	if c.MaintenanceInterval <= 0 {
 		return nil, nil
 	}
@@ -114,6 +114,7 @@ func (c *Controller) selectMaintained(ctx context.Context, all []velerov1.Backup
 		if writable[name] {
 			found = append(found, r)
 			c.Metrics.maintained.WithLabelValues(r.Name).Set(float64(lastMaintenance(r).Unix()))
+			c.Metrics.interval.WithLabelValues(r.Name).Set(c.intervalOf(r).Seconds())
 		}
 	}
 	return found, err
@@ -124,13 +125,18 @@ func lastMaintenance(r *velerov1.BackupRepository) time.Time {
 	return ptr.Deref(r.Status.LastMaintenanceTime, r.CreationTimestamp).Time
 }
 
+// intervalOf is the time between two runs.
+func (c *Controller) intervalOf(r *velerov1.BackupRepository) time.Duration {
+	if d := r.Spec.MaintenanceFrequency.Duration; d > 0 {
+		return d
+	}
+	return c.MaintenanceInterval
+}
+
 // nextMaintenance is when a repository is due. A run that failed is repeated after the same time, or after retryPause
 // if that is less.
 func (c *Controller) nextMaintenance(r *velerov1.BackupRepository) time.Time {
-	interval := r.Spec.MaintenanceFrequency.Duration
-	if interval <= 0 {
-		interval = c.MaintenanceInterval
-	}
+	interval := c.intervalOf(r)
 	next := lastMaintenance(r).Add(interval)
 	if n := len(r.Status.RecentMaintenance); n > 0 {
 		last := r.Status.RecentMaintenance[n-1]

@@ -110,7 +110,10 @@ velero_repo_maintenance_success_total{repository_name="shop-default-kopia"} 1
 # HELP holdfast_repository_maintained_timestamp_seconds When a repository was last maintained, or made if it never was.
 # TYPE holdfast_repository_maintained_timestamp_seconds gauge
 holdfast_repository_maintained_timestamp_seconds{repository_name="shop-default-kopia"} 1.70000426e+09
-`), "holdfast_repository_maintained_timestamp_seconds"))
+# HELP holdfast_repository_maintenance_interval_seconds Time between two runs of maintenance of a repository.
+# TYPE holdfast_repository_maintenance_interval_seconds gauge
+holdfast_repository_maintenance_interval_seconds{repository_name="shop-default-kopia"} 3600
+`), "holdfast_repository_maintained_timestamp_seconds", "holdfast_repository_maintenance_interval_seconds"))
 	b.look(59 * time.Minute)
 	require.Empty(t, b.maintainers())
 	b.look(time.Minute)

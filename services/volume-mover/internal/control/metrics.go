@@ -16,10 +16,10 @@ type Metrics struct {
 	// moved has Velero's names too, by kind and phase.
 	moved map[string]*prometheus.CounterVec
 
-	// These have Velero's names, but for maintained.
+	// These have Velero's names, but for the gauges.
 	maintenanceGood, maintenanceBad *prometheus.CounterVec
 	maintenanceTime                 *prometheus.HistogramVec
-	maintained                      *prometheus.GaugeVec
+	maintained, interval            *prometheus.GaugeVec
 }
 
 // NewMetrics registers the metrics.
@@ -40,8 +40,11 @@ func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 		maintained: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "holdfast_repository_maintained_timestamp_seconds", Help: "When a repository was last maintained, or made if it never was.",
 		}, []string{labelRepository}),
+		interval: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "holdfast_repository_maintenance_interval_seconds", Help: "Time between two runs of maintenance of a repository.",
+		}, []string{labelRepository}),
 	}
-	all := []prometheus.Collector{m.accepted, m.ended, m.transfers, m.maintenanceGood, m.maintenanceBad, m.maintenanceTime, m.maintained}
+	all := []prometheus.Collector{m.accepted, m.ended, m.transfers, m.maintenanceGood, m.maintenanceBad, m.maintenanceTime, m.maintained, m.interval}
 	for kind, name := range map[string]string{kindUpload: "data_upload", kindDownload: "data_download"} {
 		for phase, end := range map[velerov1.PodVolumePhase]string{
 			velerov1.PodVolumePhaseCompleted: "success", velerov1.PodVolumePhaseFailed: "failure", velerov1.PodVolumePhaseCanceled: "cancel",
@@ -69,6 +72,12 @@ func (m *Metrics) countMaintenance(repository string, succeeded bool, took time.
 	}
 	count.WithLabelValues(repository).Inc()
 	m.maintenanceTime.WithLabelValues(repository).Observe(took.Seconds())
+}
+
+// hideRepositories shows no repository any more.
+func (m *Metrics) hideRepositories() {
+	m.maintained.Reset()
+	m.interval.Reset()
 }
 
 func (m *Metrics) countAccepted(v view) {
