@@ -26,8 +26,8 @@ type MovementInfo struct {
 	Phase       v2alpha1.DataMovePhase `json:"Phase"`
 }
 
-// movedOperation is Velero's word for the operation of a snapshot that is moved.
-const movedOperation = "unknown"
+// movedAway is Velero's word for the operation and the content of a snapshot that is moved.
+const movedAway = "unknown"
 
 // VolumeOfMoved returns the entry of the volume of a claim, given as it is stored, the data of whose snapshot is moved.
 // What became of it is known once its operation has ended.
@@ -61,7 +61,7 @@ func (i *VolumeInfo) ConcludeMovement(u *v2alpha1.DataUpload, end *operation.Sta
 	i.Movement.DataMover = cmp.Or(spec.DataMover, i.Movement.DataMover)
 	if s := spec.CSISnapshot; s != nil {
 		i.Movement.Snapshot = s.VolumeSnapshot
-		i.CSI = &CSIInfo{Handle: u.Annotations[velerov1.AnnotationCSISnapshotHandle], Driver: s.Driver, OperationID: movedOperation}
+		i.CSI = &CSIInfo{Handle: u.Annotations[velerov1.AnnotationCSISnapshotHandle], Driver: s.Driver, Content: movedAway, OperationID: movedAway}
 	}
 	if end.Phase != operation.Completed && (status.CompletionTimestamp == nil || status.CompletionTimestamp.After(end.EndTime)) {
 		return

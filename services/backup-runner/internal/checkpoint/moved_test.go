@@ -52,7 +52,7 @@ func TestTheEntryOfMovedData(t *testing.T) {
 			require.Equal(t, []any{"db", "shop", tc.volume, "CSISnapshot", true, false, false}, []any{i.PVCName, i.PVCNamespace, i.PVName, i.Method, i.DataMoved, i.LocalSnapshot, i.Skipped})
 			require.Equal(t, []any{"velero", "kopia", tc.handle, tc.phase}, []any{i.Movement.DataMover, i.Movement.Uploader, i.Movement.Handle, i.Movement.Phase})
 			if tc.handle != "" {
-				require.Equal(t, []any{int64(7), int64(2), "vs", "h", "unknown"}, []any{i.Movement.Size, i.Movement.Incremental, i.Movement.Snapshot, i.CSI.Handle, i.CSI.OperationID})
+				require.Equal(t, []any{int64(7), int64(2), "vs", "h", "unknown", "unknown"}, []any{i.Movement.Size, i.Movement.Incremental, i.Movement.Snapshot, i.CSI.Handle, i.CSI.Content, i.CSI.OperationID})
 				require.Equal(t, "Retain", i.Volume.ReclaimPolicy)
 			}
 		})
