@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"reflect"
 	"strings"
+	"unsafe"
 )
 
 // Limits bound a list that is read element by element, in bytes.
@@ -107,9 +107,7 @@ func decodeElements[T any](decoder *json.Decoder, in *byteMeter, limits Limits, 
 			return fmt.Errorf("element %d: %w", i, err)
 		}
 		if limits.Kept > 0 {
-			e := exactSize{limit: limits.Kept}
-			e.addValue(reflect.TypeFor[T](), raw)
-			if kept += e.total + growth*int(reflect.TypeFor[T]().Size()); kept > limits.Kept {
+			if kept += typedSize(raw, 0) + 3*int(unsafe.Sizeof(element)); kept > limits.Kept {
 				return fmt.Errorf("%w: %d elements could take %d bytes of memory, %d are allowed", ErrLimit, i+1, kept, limits.Kept)
 			}
 		}

@@ -2,15 +2,14 @@
 // takes.
 //
 // A limit on the length of the text is not enough: "{}," is three bytes, and the value it becomes
-// may take hundreds. So the values of a text are counted before it is decoded, and reckoned at what
-// the largest of them would take in Go.
+// may take hundreds. So the values of a text are counted before it is decoded, and each is taken for
+// one of a size that few are over.
 package jsonlimit
 
 import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"reflect"
 
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
@@ -22,19 +21,46 @@ var ErrLimit = errors.New("too many values")
 // (1.5 MiB) passes, however many values it has.
 const Object = 64 << 20
 
+// What a decoded text takes, in bytes: a map with its first group of members, a member beyond that
+// group, and one within; an element of an array of any values; a struct, or an element of an array in
+// a typed value.
+const (
+	filledMap     = 48 + 40 + mapSlots*32
+	emptyMap      = 48
+	spilledMember = 3 * 32
+	member        = 24
+	element       = 3*16 + 24
+	typedElement  = 128
+	// perByte is what a byte of text takes at the most.
+	perByte = 136
+)
+
+// mapSlots is how many members the first group of a map has.
+const mapSlots = 8
+
 // Unmarshal is encoding/json's, unless the result could take more than limit bytes, which is
-// ErrLimit.
+// ErrLimit. It may be that much more as an element is larger than 128 bytes.
 func Unmarshal(text []byte, into any, limit int) error {
-	if need := reckonIn(reflect.TypeOf(into), text, limit); need > limit {
+	if need := typedSize(text, limit); need > limit {
 		return limitError(text, need, limit)
 	}
 	return json.Unmarshal(text, into)
 }
 
+// typedSize returns what a text takes in a struct. Short texts are not looked at: that they pass is
+// enough.
+func typedSize(text []byte, limit int) int {
+	if len(text) <= limit/perByte {
+		return 2 * len(text)
+	}
+	n := countParts(text)
+	return 2*len(text) + typedElement*(n.objects+n.elements)
+}
+
 // UnmarshalObject decodes a Kubernetes object as the API server does: names of fields are matched
 // exactly, and integers stay integers. One that would take more than Object bytes is ErrLimit.
 func UnmarshalObject(text []byte) (map[string]any, error) {
-	if len(text) > Object/generic.memoryPerByte() {
+	if len(text) > Object/perByte {
 		if need := DecodedSize(text); need > Object {
 			return nil, limitError(text, need, Object)
 		}
@@ -44,26 +70,11 @@ func UnmarshalObject(text []byte) (map[string]any, error) {
 	return object, err
 }
 
-// DecodedSize returns the most that a text takes as UnmarshalObject decodes it, in bytes.
+// DecodedSize returns the most that a text takes as UnmarshalObject decodes it, in bytes. Strings are
+// rounded up to what the allocator gives.
 func DecodedSize(text []byte) int {
 	n := countParts(text)
-	return generic.memoryBound(&n, len(text))
-}
-
-// reckonIn returns the most that a text takes in a type, or some lower number over limit. Short
-// texts are not looked at: that they pass is enough.
-func reckonIn(t reflect.Type, text []byte, limit int) int {
-	p := profileOf(t)
-	if len(text) <= limit/p.memoryPerByte() {
-		return len(text) * p.memoryPerByte()
-	}
-	n := countParts(text)
-	if need := p.memoryBound(&n, len(text)); need <= limit {
-		return need
-	}
-	e := exactSize{limit: limit}
-	e.addValue(t, text)
-	return e.total
+	return 2*len(text) + n.elements*element + n.members*member + n.objects*emptyMap + n.filled*(filledMap-emptyMap) + n.spilled*spilledMember
 }
 
 func limitError(text []byte, need, limit int) error {
