@@ -8,7 +8,6 @@ import (
 
 	"github.com/kopia/kopia/fs"
 	"github.com/kopia/kopia/repo"
-	"github.com/kopia/kopia/repo/manifest"
 	"github.com/kopia/kopia/snapshot"
 )
 
@@ -23,29 +22,21 @@ const (
 )
 
 // KeepParents stores the parents of an upload that still runs as pinned checkpoints of its source, so that no
-// maintenance removes their content, also when the parents are forgotten. They replace kept, which an earlier call
-// returned. Of the returned IDs all have to be forgotten at the end, also after an error.
-func (r *Repository) KeepParents(ctx context.Context, s Source, parents []*snapshot.Manifest, kept []string) ([]string, error) {
-	all := slices.Clone(kept)
-	err := r.Write(ctx, "keep parents", func(ctx context.Context, w repo.RepositoryWriter) error {
+// maintenance removes their content, also when the parents are forgotten. The snapshots that it returns, also with an
+// error, have to be forgotten at the end.
+func (r *Repository) KeepParents(ctx context.Context, s Source, parents []*snapshot.Manifest) (ids []string, err error) {
+	err = r.Write(ctx, "keep parents", func(ctx context.Context, w repo.RepositoryWriter) error {
 		for _, p := range parents {
 			m := *p
 			m.Source, m.Pins, m.EndTime = s.Info(), []string{keptPin}, fs.UTCTimestampFromTime(w.Time())
 			if err := SaveCheckpoint(ctx, w, s, &m); err != nil {
 				return err
 			}
-			all = append(all, string(m.ID))
+			ids = append(ids, string(m.ID))
 		}
-		var err error
-		for _, id := range kept {
-			err = errors.Join(err, w.DeleteManifest(ctx, manifest.ID(id)))
-		}
-		return err
+		return nil
 	})
-	if err != nil {
-		return all, err
-	}
-	return all[len(kept):], nil
+	return ids, err
 }
 
 // ForgetLeftParents removes the kept parents of uploads that were killed a week ago or more.

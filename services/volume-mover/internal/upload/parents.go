@@ -3,6 +3,7 @@ package upload
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/kopia/kopia/snapshot"
@@ -25,8 +26,12 @@ func (u *kopiaUpload) keepParents(ctx context.Context, parents []*snapshot.Manif
 				return
 			case <-ticker.C():
 			}
-			var err error
-			if kept, err = u.repository.KeepParents(ctx, u.spec.Source, parents, kept); err != nil {
+			earlier := kept
+			ids, err := u.repository.KeepParents(ctx, u.spec.Source, parents)
+			if kept = slices.Concat(ids, earlier); err == nil {
+				err = u.repository.ForgetSnapshots(ctx, earlier)
+			}
+			if err != nil {
 				u.failUpload(fmt.Errorf("keep the earlier snapshots: %w", err))
 				return
 			}
