@@ -23,6 +23,7 @@ var ErrWaitConfig = errors.New("invalid configuration of the init container " + 
 // WaitConfig is what a ConfigMap says about the init container.
 type WaitConfig struct {
 	requests, limits body
+	fixed            bool // the ConfigMap has some of these
 	security         body // nil is that of the Pod
 }
 
@@ -43,6 +44,7 @@ func ParseWaitConfig(data map[string]string) (*WaitConfig, error) {
 		if _, err := resource.ParseQuantity(cmp.Or(data[key], "0")); err != nil {
 			return nil, fmt.Errorf("%w: %s: %w", ErrWaitConfig, key, err)
 		}
+		c.fixed = c.fixed || data[key] != ""
 	}
 	err := c.parseSecurity(data)
 	if err != nil {
@@ -83,7 +85,24 @@ func setFrom[T any](data map[string]string, key string, field **T, parse func(st
 	return nil
 }
 
-// resourcesOf returns what the init container may use.
-func (c *WaitConfig) resourcesOf() body {
-	return body{"requests": maps.Clone(c.requests), "limits": maps.Clone(c.limits)}
+// resourcesOf returns what the init container may use. Unless the ConfigMap says so it is no less than what the container
+// has that uses the volume: limits of the namespace take both then, and the Pod requests no more.
+func (c *WaitConfig) resourcesOf(user body) body {
+	requests, limits, own := maps.Clone(c.requests), maps.Clone(c.limits), mapAt(user, "resources")
+	for name := range requests {
+		if !c.fixed {
+			requests[name] = largerOf(requests[name], mapAt(own, "requests")[name])
+			limits[name] = largerOf(largerOf(limits[name], mapAt(own, "limits")[name]), requests[name])
+		}
+	}
+	return body{"requests": requests, "limits": limits}
+}
+
+// largerOf returns the larger one of two quantities. The second may be none.
+func largerOf(a, b any) any {
+	x, errX := resource.ParseQuantity(fmt.Sprint(a))
+	if y, errY := resource.ParseQuantity(fmt.Sprint(b)); errX == nil && errY == nil && y.Cmp(x) > 0 {
+		return b
+	}
+	return a
 }

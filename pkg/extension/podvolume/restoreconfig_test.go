@@ -32,6 +32,28 @@ func TestTheConfigMapOfTheInitContainer(t *testing.T) {
 	require.Equal(t, object{"runAsUser": int64(1002), "runAsGroup": int64(999), "allowPrivilegeEscalation": false, "capabilities": object{"drop": []any{"ALL"}}}, c["securityContext"])
 }
 
+// TestALimitRangeTakesTheInitContainerWhereItTakesThePods checks that limits of a namespace, whose minimum the container of
+// the volume keeps, do not refuse the restored Pod because of what was added to it.
+func TestALimitRangeTakesTheInitContainerWhereItTakesThePods(t *testing.T) {
+	for name, tc := range map[string]struct{ own, want object }{
+		"nothing":        {nil, object{"requests": object{"cpu": "100m", "memory": "128Mi"}, "limits": object{"cpu": "100m", "memory": "128Mi"}}},
+		"less":           {object{"requests": object{"cpu": "10m"}, "limits": object{"memory": "16Mi"}}, object{"requests": object{"cpu": "100m", "memory": "128Mi"}, "limits": object{"cpu": "100m", "memory": "128Mi"}}},
+		"more":           {object{"requests": object{"cpu": "1", "memory": "1Gi"}, "limits": object{"cpu": "2", "memory": "1Gi"}}, object{"requests": object{"cpu": "1", "memory": "1Gi"}, "limits": object{"cpu": "2", "memory": "1Gi"}}},
+		"without limits": {object{"requests": object{"cpu": "1"}}, object{"requests": object{"cpu": "1", "memory": "128Mi"}, "limits": object{"cpu": "1", "memory": "128Mi"}}},
+		"other":          {object{"limits": object{"example.com/gpu": "1"}}, object{"requests": object{"cpu": "100m", "memory": "128Mi"}, "limits": object{"cpu": "100m", "memory": "128Mi"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			user := object{"name": "app", "resources": tc.own, "volumeMounts": []any{object{"name": "v"}}}
+			spec := object{"containers": []any{object{"name": "proxy"}, user}}
+			config := parsed(t, nil)
+			for range 2 { // a configuration is of all Pods
+				wait := &podvolume.Wait{Image: "mover:1", Volumes: []string{"v"}, Config: config}
+				require.Equal(t, tc.want, podvolume.SetWait(spec, wait)["initContainers"].([]any)[0].(object)["resources"])
+			}
+		})
+	}
+}
+
 func TestAConfigMapThatCannotBeUnderstood(t *testing.T) {
 	for key, value := range map[string]string{
 		"cpuRequest": "much", "memLimit": "1 GB", "secCtxRunAsUser": "root", "secCtxAllowPrivilegeEscalation": "perhaps", "secCtx": "runAs: 1",

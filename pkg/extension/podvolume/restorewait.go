@@ -64,7 +64,7 @@ func SetWait(spec map[string]any, w *Wait) map[string]any {
 	if len(w.Volumes) > 0 {
 		lists["containers"] = slices.Clone(listAt(spec, "containers"))
 		w.openClaims(volumes, lists["containers"], containers)
-		containers = slices.Insert(containers, 0, any(w.buildContainer(w.securityOf(spec))))
+		containers = slices.Insert(containers, 0, any(w.buildContainer(spec)))
 		volumes = append(volumes, body{"name": WaitContainer, "emptyDir": body{}})
 	}
 	lists["initContainers"], lists["volumes"] = containers, volumes
@@ -112,7 +112,7 @@ func setReadOnly(container body, volume string) body {
 	return container
 }
 
-func (w *Wait) buildContainer(security body) body {
+func (w *Wait) buildContainer(spec body) body {
 	args := []any{"wait", string(w.Restore), "--state", waitState}
 	if len(w.Shared) > 0 {
 		args = append(args, "--pod", w.Pod)
@@ -126,8 +126,8 @@ func (w *Wait) buildContainer(security body) body {
 	}
 	mounts = append(mounts, body{"name": WaitContainer, "mountPath": waitState})
 	return body{
-		"name": WaitContainer, "image": w.Image, "args": args, "volumeMounts": mounts, "securityContext": security,
-		"resources": w.Config.resourcesOf(),
+		"name": WaitContainer, "image": w.Image, "args": args, "volumeMounts": mounts, "securityContext": w.securityOf(spec),
+		"resources": w.Config.resourcesOf(w.userOf(spec)),
 	}
 }
 
@@ -139,11 +139,7 @@ func (w *Wait) securityOf(spec body) body {
 	if w.Config.security != nil {
 		return maps.Clone(w.Config.security)
 	}
-	pod, own := mapAt(spec, "securityContext"), body{}
-	if containers := listAt(spec, "containers"); len(containers) > 0 {
-		user, _ := containers[max(0, slices.IndexFunc(containers, w.mountsAny))].(body)
-		own = maps.Clone(mapAt(user, "securityContext"))
-	}
+	pod, own := mapAt(spec, "securityContext"), maps.Clone(mapAt(w.userOf(spec), "securityContext"))
 	if len(own) == 0 {
 		own = body{
 			"allowPrivilegeEscalation": false, "capabilities": body{"drop": []any{"ALL"}},
@@ -168,6 +164,15 @@ func (w *Wait) securityOf(spec body) body {
 		own["capabilities"] = capabilities
 	}
 	return own
+}
+
+// userOf returns the first container that mounts one of the volumes, or the first of all.
+func (w *Wait) userOf(spec body) body {
+	containers := listAt(spec, "containers")
+	if len(containers) == 0 {
+		return nil
+	}
+	return mapOf(containers[max(0, slices.IndexFunc(containers, w.mountsAny))])
 }
 
 // mountsAny reports whether a container mounts a volume that is waited for.
