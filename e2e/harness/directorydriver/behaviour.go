@@ -55,7 +55,7 @@ func (d *Driver) awaitSettled(ctx context.Context, volume string) error {
 // Snapshot is one that the driver has.
 type Snapshot struct {
 	ID, Volume string
-	// Dir has the files of the volume at the cut.
+	// Dir has the files of the volume at the cut; it is the file of a block volume.
 	Dir string
 }
 

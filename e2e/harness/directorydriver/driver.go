@@ -1,5 +1,6 @@
-// Package directorydriver is a CSI driver whose volumes and snapshots are directories: a snapshot is
-// a copy of its volume at the cut. It needs no node: tests write where a Pod would, through Write.
+// Package directorydriver is a CSI driver whose volumes and snapshots are directories, and files for block volumes: a
+// snapshot is a copy of its volume at the cut. It needs no node: tests write where a Pod would, through Write. On a node
+// it registers with the kubelet, and containers get bind mounts and loop devices.
 package directorydriver
 
 import (
@@ -14,10 +15,17 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
+	registerv1 "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 	"k8s.io/utils/clock"
 )
 
-// Config is where a driver works. Every field is required.
+// Name is the usual name of the driver.
+const Name = "directory.example.com"
+
+// SocketIn returns the usual socket of a driver in a directory.
+func SocketIn(dir string) string { return filepath.Join(dir, "csi.sock") }
+
+// Config is where a driver works. Every field but Kubelet is required.
 type Config struct {
 	// Name is the driver's, as StorageClasses and VolumeSnapshotClasses have it.
 	Name string
@@ -26,6 +34,9 @@ type Config struct {
 	// Socket is the path of the Unix socket that it listens on.
 	Socket string
 	Clock  clock.PassiveClock
+	// Kubelet is the root directory of a kubelet of the same mount namespace, with which the driver registers; it takes
+	// root and Linux. Empty: there is none.
+	Kubelet string
 }
 
 // Driver is a running driver. Safe for concurrent use.
@@ -66,17 +77,30 @@ func Start(config Config) (*Driver, error) {
 	csi.RegisterIdentityServer(d.server, d)
 	csi.RegisterControllerServer(d.server, d)
 	csi.RegisterNodeServer(d.server, d)
+	registerv1.RegisterRegistrationServer(d.server, &registration{name: config.Name, socket: config.Socket})
 	d.serves.Go(func() { _ = d.server.Serve(listener) })
+	if config.Kubelet != "" {
+		if err := d.serveRegistration(); err != nil {
+			d.Close()
+			return nil, err
+		}
+	}
 	return d, nil
 }
 
-// Close ends the driver and the calls that it has not answered. The directories stay.
+// Close ends the driver and the calls that it has not answered. The directories stay, and mounts; loop devices go once
+// nobody uses them.
 func (d *Driver) Close() {
 	d.server.Stop()
 	d.serves.Wait()
+	for _, v := range d.volumes {
+		if v.device != nil {
+			_ = v.device.Close()
+		}
+	}
 }
 
-// copyFiles makes a directory as another one is, with owners, modes, times and holes.
+// copyFiles makes a directory or file as another one is, with owners, modes, times and holes.
 func copyFiles(ctx context.Context, from, to string) error {
 	if output, err := exec.CommandContext(ctx, "cp", "-a", "--", from, to).CombinedOutput(); err != nil {
 		return fmt.Errorf("%w: %s", err, output)
@@ -87,7 +111,7 @@ func copyFiles(ctx context.Context, from, to string) error {
 // ErrNoVolume means that the driver has no such volume.
 var ErrNoVolume = errors.New("no such volume")
 
-// Directory returns the directory of a volume, which a node mounts.
+// Directory returns the directory of a volume, which a node mounts; the file of a block volume.
 func (d *Driver) Directory(volume string) (string, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -95,7 +119,7 @@ func (d *Driver) Directory(volume string) (string, error) {
 	if v == nil {
 		return "", fmt.Errorf("%w: %s", ErrNoVolume, volume)
 	}
-	return v.dir, nil
+	return v.path, nil
 }
 
 // Write calls change with the directory of a volume. No snapshot of it is cut meanwhile, as none is
@@ -109,5 +133,5 @@ func (d *Driver) Write(volume string, change func(dir string) error) error {
 	}
 	v.writes.Lock()
 	defer v.writes.Unlock()
-	return change(v.dir)
+	return change(v.path)
 }

@@ -14,6 +14,7 @@ import (
 // driverSnapshot is a copy of a volume.
 type driverSnapshot struct {
 	id, dir, volume string
+	block           bool
 	size            int64
 	cut             time.Time
 }
@@ -49,8 +50,13 @@ func (d *Driver) cutSnapshot(ctx context.Context, id string, v *driverVolume) (*
 	}
 	v.writes.Lock()
 	defer v.writes.Unlock()
-	s := &driverSnapshot{id: id, dir: d.pathOf("snapshots", id), volume: v.id, size: v.size, cut: d.config.Clock.Now()}
-	if err := copyFiles(ctx, v.dir, s.dir); err != nil {
+	s := &driverSnapshot{id: id, dir: d.pathOf("snapshots", id), volume: v.id, block: v.block, size: v.size, cut: d.config.Clock.Now()}
+	if v.device != nil {
+		if err := v.device.Sync(); err != nil { // what was written to the device may not be in the file yet
+			return nil, status.Errorf(codes.Internal, "write a device: %v", err)
+		}
+	}
+	if err := copyFiles(ctx, v.path, s.dir); err != nil {
 		return nil, status.Errorf(codes.Internal, "copy a volume: %v", err)
 	}
 	d.snapshots[id] = s
