@@ -3,7 +3,6 @@ package repository
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/kopia/kopia/fs"
@@ -15,8 +14,8 @@ const (
 	// KeepInterval is the time between two calls of KeepParents. Full maintenance removes content five hours after it
 	// found it unused, or later (kopia's margins between cycles).
 	KeepInterval = 4 * time.Hour
-	// keptFor is how old a kept parent may be: that of an upload which runs is younger than KeepInterval.
-	keptFor = 7 * 24 * time.Hour
+	// checkpointAge is how old a checkpoint may be: an upload that runs has one which is younger than KeepInterval.
+	checkpointAge = 14 * 24 * time.Hour
 	// keptPin is the pin of kept parents; kopia's retention leaves what has a pin.
 	keptPin = "holdfast.io/parent-of-upload"
 )
@@ -39,10 +38,11 @@ func (r *Repository) KeepParents(ctx context.Context, s Source, parents []*snaps
 	return ids, err
 }
 
-// ForgetLeftParents removes the kept parents of uploads that were killed a week ago or more.
-func ForgetLeftParents(ctx context.Context, w repo.RepositoryWriter) error {
+// ForgetLeftCheckpoints removes what uploads that ended without a snapshot have left for two weeks: checkpoints, and kept
+// parents.
+func ForgetLeftCheckpoints(ctx context.Context, w repo.RepositoryWriter) error {
 	return removeCheckpoints(ctx, w, nil, map[string]string{tagUploader: uploader}, func(m *snapshot.Manifest) bool {
-		return slices.Contains(m.Pins, keptPin) && w.Time().Sub(m.EndTime.ToTime()) > keptFor
+		return w.Time().Sub(m.EndTime.ToTime()) > checkpointAge
 	})
 }
 

@@ -122,7 +122,7 @@ func (s *Spec) runHolding(ctx context.Context, direct repo.DirectRepository, l *
 // runMode has kopia maintain the repository.
 func runMode(ctx context.Context, direct repo.DirectRepository, mode maintenance.Mode) error {
 	return repo.DirectWriteSession(ctx, direct, repo.WriteSessionOptions{Purpose: "maintain"}, func(ctx context.Context, w repo.DirectRepositoryWriter) error {
-		if err := repository.ForgetLeftParents(ctx, w); err != nil {
+		if err := repository.ForgetLeftCheckpoints(ctx, w); err != nil {
 			return err
 		}
 		return snapshotmaintenance.Run(ctx, w, mode, false, maintenance.SafetyFull)

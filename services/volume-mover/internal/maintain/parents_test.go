@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kopia/kopia/fs"
+	"github.com/kopia/kopia/repo"
 	"github.com/kopia/kopia/snapshot"
 	"github.com/stretchr/testify/require"
 
@@ -118,8 +120,9 @@ func TestACanceledUploadKeepsItsCheckpointAlone(t *testing.T) {
 	}
 }
 
-// TestMaintenanceRemovesParentsOfAKilledUpload checks that what a killed mover kept goes, but not while it may live.
-func TestMaintenanceRemovesParentsOfAKilledUpload(t *testing.T) {
+// TestMaintenanceRemovesWhatUploadsLeft checks that what a killed mover left goes, but not while it may be of use, and
+// that the repository of a removed namespace is found empty then.
+func TestMaintenanceRemovesWhatUploadsLeft(t *testing.T) {
 	b := newBed(t)
 	r, source := b.open(), sourceOf("data")
 	id := b.upload(r, b.newVolume(1<<20), "data")
@@ -127,14 +130,21 @@ func TestMaintenanceRemovesParentsOfAKilledUpload(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, parents, 1)
 	b.clock.Step(time.Minute)
-	kept, err := r.KeepParents(t.Context(), source, parents)
+	_, err = r.KeepParents(t.Context(), source, parents)
 	require.NoError(t, err)
+	require.NoError(t, r.Write(t.Context(), "test", func(ctx context.Context, w repo.RepositoryWriter) error {
+		now := fs.UTCTimestampFromTime(b.clock.Now())
+		return repository.SaveCheckpoint(ctx, w, source, &snapshot.Manifest{Source: source.Info(), EndTime: now, RootEntry: parents[0].RootEntry})
+	}))
 	require.NoError(t, r.ForgetSnapshots(t.Context(), []string{id}))
-	b.clock.Step(6 * day)
+	b.clock.Step(13 * day)
 	b.passFull()
-	left := b.listSnapshots(r)
-	require.Len(t, left, 1)
-	require.EqualValues(t, kept[0], left[0].ID)
+	require.Len(t, b.listSnapshots(r), 2)
 	b.passFull()
 	require.Empty(t, b.listSnapshots(r))
+	empty := false
+	for range 6 {
+		empty = empty || b.passFull().Empty
+	}
+	require.True(t, empty)
 }
