@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -47,10 +48,10 @@ func Run(ctx context.Context, dir string, link int) error {
 		return err
 	}
 	ended := make(chan error, 1)
-	processes, err := p.startProcesses(ctx, client, ended)
+	stops, err := p.startProcesses(ctx, client, ended)
 	defer func() {
-		for i := len(processes) - 1; i >= 0; i-- {
-			processes[i].Stop(stopGrace / 4)
+		for _, stop := range slices.Backward(stops) {
+			stop()
 		}
 	}()
 	if err != nil {
@@ -118,11 +119,10 @@ func (p *nodePlace) writeKubeconfigs(cluster *testbed.Cluster) error {
 	return nil
 }
 
-// startProcesses starts the processes of the node and returns when it is ready. An early end of one comes out
-// of ended.
-func (p *nodePlace) startProcesses(ctx context.Context, client kubernetes.Interface, ended chan<- error) ([]*testbed.Process, error) {
+// startProcesses starts the processes of the node and returns when it is ready, with what stops them. An early end of one
+// comes out of ended; the kubelet is started again.
+func (p *nodePlace) startProcesses(ctx context.Context, client kubernetes.Interface, ended chan<- error) (stops []func(), err error) {
 	scheduler := p.filePath("kubeconfig-system:kube-scheduler")
-	var processes []*testbed.Process
 	for _, s := range []struct {
 		name  string
 		args  []string
@@ -135,37 +135,39 @@ func (p *nodePlace) startProcesses(ctx context.Context, client kubernetes.Interf
 		{"coredns", []string{"-conf", p.filePath("Corefile")}, nil},
 		{"containerd", []string{"--config", p.filePath("containerd.toml")}, p.importTestImage},
 		{"kube-proxy", []string{"--config=" + p.filePath("kube-proxy.yaml")}, nil},
-		{"kubelet", []string{
+		{kubelet, []string{
 			"--config=" + p.filePath("kubelet.yaml"), "--kubeconfig=" + p.filePath("kubeconfig-system:node:"+Name), "--hostname-override=" + Name,
 			"--node-ip=" + p.address, "--root-dir=" + kubeletRoot,
 		}, func(ctx context.Context) error { return nodeReady(ctx, client) }},
 	} {
 		path, err := testbed.Binary(s.name)
 		if err != nil {
-			return processes, err
+			return stops, err
 		}
 		began := time.Now()
-		process, err := testbed.StartProcess(testbed.ProcessSpec{Name: s.name, Path: path, Args: s.args, LogDir: p.dir})
+		spec := testbed.ProcessSpec{Name: s.name, Path: path, Args: s.args, LogDir: p.dir}
+		process, err := testbed.StartProcess(spec)
 		if err != nil {
-			return processes, err
+			return stops, err
 		}
-		processes = append(processes, process)
-		go func() {
-			<-process.Done()
-			select {
-			case ended <- process.EarlyEnd():
-			default: // another one ended before
-			}
-		}()
+		if s.name == kubelet {
+			stops = append(stops, restartProcess(spec, process, ended))
+		} else {
+			stops = append(stops, func() { process.Stop(stopGrace / 4) })
+			go func() {
+				<-process.Done()
+				reportEnd(process.EarlyEnd(), ended)
+			}()
+		}
 		if s.ready == nil {
 			continue
 		}
 		if err := awaitProcess(ctx, process, s.ready); err != nil {
-			return processes, fmt.Errorf("%s: %w", s.name, err)
+			return stops, fmt.Errorf("%s: %w", s.name, err)
 		}
 		fmt.Printf("%s is ready after %.1f s\n", s.name, time.Since(began).Seconds())
 	}
-	return processes, nil
+	return stops, nil
 }
 
 // awaitProcess calls ready until it succeeds, the process ends, or ctx ends.

@@ -3,7 +3,6 @@
 package node
 
 import (
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/e2e/harness/node"
 )
 
 // machineState returns what a node could leave on this machine or change of it: mounts, network devices,
@@ -46,22 +47,10 @@ func commandLines(t *testing.T, name string, args ...string) []string {
 	})
 }
 
-// cgroupOf returns the root of the cgroups of a cluster, which all of its processes are in or below.
-func cgroupOf(link int) string { return fmt.Sprintf("/holdfast-hf%d", link) }
-
-// processesIn returns the command lines of the processes in a cgroup and below it, by the PID that the
-// machine gives them.
-func processesIn(t *testing.T, cgroup string) (commands []string) {
+// processesIn returns the processes in a cgroup and below it.
+func processesIn(t *testing.T, cgroup string) map[int]string {
 	t.Helper()
-	paths, err := filepath.Glob("/proc/[0-9]*")
+	found, err := node.Processes(cgroup)
 	require.NoError(t, err)
-	for _, path := range paths {
-		// A process may end meanwhile.
-		if cgroups, err := os.ReadFile(filepath.Join(path, "cgroup")); err != nil || !strings.Contains(string(cgroups), ":"+cgroup) {
-			continue
-		}
-		command, _ := os.ReadFile(filepath.Join(path, "cmdline"))
-		commands = append(commands, filepath.Base(path)+" "+strings.ReplaceAll(string(command), "\x00", " "))
-	}
-	return commands
+	return found
 }

@@ -4,13 +4,14 @@ package node
 
 import (
 	"context"
-	"encoding/json"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -46,7 +47,7 @@ func TestClusterWithANode(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, held.Release()) })
 	require.NoError(t, held.AwaitReady(t.Context()))
-	cgroup := cgroupOf(linkOf(t, dir))
+	cgroup := cgroupOf(t, dir)
 
 	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(dir, "kubeconfig"))
 	require.NoError(t, err)
@@ -60,7 +61,7 @@ func TestClusterWithANode(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, http.StatusForbidden, status, "the bucket is not open to everyone")
 
-	running := strings.Join(processesIn(t, cgroup), "\n")
+	running := strings.Join(slices.Collect(maps.Values(processesIn(t, cgroup))), "\n")
 	require.Contains(t, running, "/kubelet ")
 	require.Contains(t, running, "httpd -f -p 8080", "a process of a Pod")
 	for _, kind := range []string{"devices", "routes", "cgroups"} {
@@ -80,9 +81,9 @@ func TestATestThatEndsEarlyLeavesNoCluster(t *testing.T) {
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
 		_, err := os.Stat(filepath.Join(dir, "node.json"))
-		return err == nil && len(processesIn(t, cgroupOf(linkOf(t, dir)))) > 0
+		return err == nil && len(processesIn(t, cgroupOf(t, dir))) > 0
 	}, patience, interval, "processes run")
-	cgroup := cgroupOf(linkOf(t, dir))
+	cgroup := cgroupOf(t, dir)
 	require.NotEqual(t, before["devices"], machineState(t)["devices"])
 	require.NoError(t, held.Release())
 	require.Equal(t, before, machineState(t))
@@ -106,14 +107,12 @@ func takeDown(t *testing.T, dir string) {
 	require.NoError(t, cmd.Run())
 }
 
-// linkOf returns the number of the network device of a cluster.
-func linkOf(t *testing.T, dir string) int {
+// cgroupOf returns the cgroup of a cluster.
+func cgroupOf(t *testing.T, dir string) string {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join(dir, "node.json"))
+	cgroup, err := node.Cgroup(dir)
 	require.NoError(t, err)
-	var state struct{ Link int }
-	require.NoError(t, json.Unmarshal(data, &state))
-	return state.Link
+	return cgroup
 }
 
 // runPods runs a Pod that serves a file of its volume, and one that reads the file in the volume, and
