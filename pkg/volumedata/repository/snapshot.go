@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strings"
 
+	"github.com/kopia/kopia/fs"
 	"github.com/kopia/kopia/repo"
 	"github.com/kopia/kopia/repo/manifest"
 	"github.com/kopia/kopia/snapshot"
@@ -71,7 +73,7 @@ func (s Source) Tags() map[string]string {
 }
 
 // Parents returns the snapshots that an upload of the source may take unchanged files from, the latest
-// complete one first, then the checkpoints that are newer.
+// complete one first, then of each upload that is newer the last checkpoint, which has all that was stored until then.
 //
 // The complete one is the latest of the same claim, by UID, whichever Pod used it. Only if there is none
 // it is Velero's choice, the latest of the same path, but never one that is known to be of another claim:
@@ -95,10 +97,16 @@ func (r *Repository) Parents(ctx context.Context, s Source) ([]*snapshot.Manifes
 	if complete != nil {
 		parents = append(parents, complete)
 	}
+	last := map[fs.UTCTimestamp]*snapshot.Manifest{} // by the start of the upload
 	for _, m := range found {
 		if m.IncompleteReason == checkpointReason && (sameClaim(m) || samePath(m)) && (complete == nil || m.StartTime.After(complete.StartTime)) {
-			parents = append(parents, m)
+			if l := last[m.StartTime]; l == nil || m.EndTime.After(l.EndTime) {
+				last[m.StartTime] = m
+			}
 		}
+	}
+	for _, start := range slices.Sorted(maps.Keys(last)) {
+		parents = append(parents, last[start])
 	}
 	return parents, nil
 }

@@ -78,6 +78,33 @@ func TestParents(t *testing.T) {
 	}
 }
 
+// TestTheLastCheckpointOfAnUploadIsAParent checks that the hundreds of checkpoints of an upload of days are no hundreds of
+// parents.
+func TestTheLastCheckpointOfAnUploadIsAParent(t *testing.T) {
+	r := mustCreate(t, memstore.New())
+	source := repository.Source{Requester: repository.PodVolume, Namespace: "app", Pod: "web-0", Volume: "data", ClaimUID: "1"}
+	start := time.Date(2026, 5, 20, 8, 0, 0, 0, time.UTC)
+	require.NoError(t, r.Write(t.Context(), "test", func(ctx context.Context, w repo.RepositoryWriter) error {
+		for _, c := range []struct{ start, end int }{{20, 25}, {0, 5}, {0, 15}, {0, 10}} { // minutes
+			if err := repository.SaveCheckpoint(ctx, w, source, &snapshot.Manifest{
+				Source: source.Info(), RootEntry: &snapshot.DirEntry{Type: snapshot.EntryTypeDirectory},
+				StartTime: fs.UTCTimestampFromTime(start.Add(time.Duration(c.start) * time.Minute)),
+				EndTime:   fs.UTCTimestampFromTime(start.Add(time.Duration(c.end) * time.Minute)),
+			}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	parents, err := r.Parents(t.Context(), source)
+	require.NoError(t, err)
+	var ends []int
+	for _, p := range parents {
+		ends = append(ends, p.EndTime.ToTime().Minute())
+	}
+	require.Equal(t, []int{15, 25}, ends)
+}
+
 // TestSaveSnapshot checks the manifest that Velero reads, and that a complete snapshot ends its checkpoints.
 func TestSaveSnapshot(t *testing.T) {
 	r := mustCreate(t, memstore.New())
