@@ -1,7 +1,6 @@
 package files
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -15,28 +14,22 @@ import (
 // named is how many volumes an error names.
 const named = 10
 
-// uploaderKopia is the program whose repositories are read; what names none is kopia's.
-const uploaderKopia = "kopia"
-
 // findVolumes returns the selected volumes of the backup that have files, in order.
 func (r *Reader) findVolumes(ctx context.Context) ([]*volumev1.Volume, error) {
-	var found []*volumev1.Volume
-	var others []string // selected, and without files
-	err := volumedata.Each(ctx, r.Location, r.Backup, func(d volumedata.Data) error {
-		switch {
-		case !matchesSelector(r.Volume, d):
-		case d.Files == nil || d.Files.ID == "" || cmp.Or(d.Files.Uploader, uploaderKopia) != uploaderKopia:
-			others = append(others, d.String())
-		default:
-			found = mergeVolume(found, d)
-		}
-		return nil
-	})
+	matching, others, err := volumedata.FindFiles(ctx, r.Location, r.Backup, func(d volumedata.Data) bool { return matchesSelector(r.Volume, d) })
 	if err != nil {
 		return nil, fmt.Errorf("volumes of backup %q: %w", r.Backup, err)
 	}
-	if len(found) == 0 && len(others) > 0 {
-		return nil, fmt.Errorf("the backup has no files of the volume, but %s: %w", listNames(others), errgrpc.ErrNotFound)
+	if len(matching) == 0 && len(others) > 0 {
+		names := make([]string, len(others))
+		for i, d := range others {
+			names[i] = d.String()
+		}
+		return nil, fmt.Errorf("the backup has no files of the volume, but %s: %w", listNames(names), errgrpc.ErrNotFound)
+	}
+	found := make([]*volumev1.Volume, len(matching))
+	for i, d := range matching {
+		found[i] = &volumev1.Volume{Namespace: d.Namespace, Claim: d.Claim, Pod: d.Pod, PodVolume: d.PodVolume, SnapshotId: d.Files.ID, Size: d.Files.Size}
 	}
 	slices.SortFunc(found, func(a, b *volumev1.Volume) int { return strings.Compare(nameVolume(a), nameVolume(b)) })
 	return found, nil
@@ -63,17 +56,6 @@ func (r *Reader) findVolume(ctx context.Context) (*volumev1.Volume, error) {
 func matchesSelector(s *volumev1.VolumeSelector, d volumedata.Data) bool {
 	matches := func(want, have string) bool { return want == "" || want == have }
 	return matches(s.GetNamespace(), d.Namespace) && matches(s.GetClaim(), d.Claim) && matches(s.GetPod(), d.Pod) && matches(s.GetPodVolume(), d.PodVolume)
-}
-
-// mergeVolume adds a volume, or what another file of the backup says of it.
-func mergeVolume(found []*volumev1.Volume, d volumedata.Data) []*volumev1.Volume {
-	i := slices.IndexFunc(found, func(v *volumev1.Volume) bool { return v.GetSnapshotId() == d.Files.ID })
-	if i < 0 {
-		i, found = len(found), append(found, &volumev1.Volume{Namespace: d.Namespace, SnapshotId: d.Files.ID})
-	}
-	v := found[i]
-	v.Claim, v.Pod, v.PodVolume, v.Size = cmp.Or(v.GetClaim(), d.Claim), cmp.Or(v.GetPod(), d.Pod), cmp.Or(v.GetPodVolume(), d.PodVolume), cmp.Or(v.GetSize(), d.Files.Size)
-	return found
 }
 
 // nameVolume names a volume as the command line does.
