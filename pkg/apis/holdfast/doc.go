@@ -90,6 +90,9 @@ const (
 	AnnotationItems = "holdfast.io/items"
 	// AnnotationItemsWith on such a Restore lists what comes along: dependencies, children or both.
 	AnnotationItemsWith = "holdfast.io/items-with"
+	// AnnotationFiles on a Restore names files and directories in the volumes of claims, and the Restore writes these
+	// alone into the volumes that Pods have mounted now: {"NAMESPACE/CLAIM": ["PATH"]} as JSON.
+	AnnotationFiles = "holdfast.io/files"
 	// AnnotationSpreadWindow on a Schedule is a duration ("30m"). Its backups start after the slot
 	// by a part of it that the Schedule's UID decides.
 	AnnotationSpreadWindow = "holdfast.io/spread-window"
@@ -128,7 +131,7 @@ const (
 
 // RestoreChoices are the annotations of a Restore that change what it does to the cluster.
 var RestoreChoices = []string{
-	AnnotationOrder, AnnotationRunAgain, AnnotationRunningJobs, AnnotationPreserveAddresses, AnnotationOverwriteVolumes, AnnotationItems, AnnotationItemsWith,
+	AnnotationOrder, AnnotationRunAgain, AnnotationRunningJobs, AnnotationPreserveAddresses, AnnotationOverwriteVolumes, AnnotationItems, AnnotationItemsWith, AnnotationFiles,
 }
 
 // WithdrawnRepeatedly begins the value of AnnotationWithdrawn on a location that something keeps making the

@@ -11,7 +11,7 @@ var known = []string{
 	AnnotationClaim, AnnotationQueueSequence, AnnotationNamespaces, AnnotationPriority, AnnotationOperations, AnnotationPlan, AnnotationPlanStrict,
 	AnnotationDryRun, AnnotationPlanDifferences, AnnotationCancel, AnnotationCommitting, AnnotationValidated, AnnotationWaits,
 	AnnotationPaused, AnnotationFilesLocation, AnnotationPostHooks, AnnotationTarballBytes, AnnotationVerified, AnnotationIgnoreRunning, AnnotationOrder,
-	AnnotationRunAgain, AnnotationRunningJobs, AnnotationPreserveAddresses, AnnotationItems, AnnotationItemsWith, AnnotationSpreadWindow,
+	AnnotationRunAgain, AnnotationRunningJobs, AnnotationPreserveAddresses, AnnotationItems, AnnotationItemsWith, AnnotationFiles, AnnotationSpreadWindow,
 	AnnotationConcurrencyPolicy, AnnotationPendingSlot, AnnotationActiveSchedule, AnnotationCatchUp, AnnotationSkipDeleteActions,
 	AnnotationLeaveVolumeData, AnnotationOverwriteVolumes, AnnotationDefault, AnnotationWithdrawn, AnnotationObjectStore, AnnotationMaintenanceStopped,
 	Prefix + "traceparent", Prefix + "attempt-traceparent", AnnotationAddress,

@@ -73,10 +73,10 @@ func (b *Backupper) mayChoose(ctx context.Context, namespace string) (chosen boo
 }
 
 // eachPodPage calls take for each page of the Pods of a namespace.
-func (b *Backupper) eachPodPage(ctx context.Context, namespace string, page client.ObjectList, take func()) error {
+func (a API) eachPodPage(ctx context.Context, namespace string, page client.ObjectList, take func()) error {
 	for more := ""; ; {
-		err := b.retryCall(ctx, "list Pods of namespace "+namespace, func() error {
-			return b.Reader.List(ctx, page, client.InNamespace(namespace), client.Limit(pageSize), client.Continue(more))
+		err := a.retryCall(ctx, "list Pods of namespace "+namespace, func() error {
+			return a.Reader.List(ctx, page, client.InNamespace(namespace), client.Limit(pageSize), client.Continue(more))
 		})
 		if err != nil {
 			return err
@@ -90,7 +90,7 @@ func (b *Backupper) eachPodPage(ctx context.Context, namespace string, page clie
 
 // addPod adds a Pod to a survey.
 func (b *Backupper) addPod(s *survey, pod *corev1.Pod) {
-	facts := podFacts{name: pod.Name, uid: string(pod.UID), node: pod.Spec.NodeName, phase: pod.Status.Phase, leaves: pod.DeletionTimestamp != nil}
+	facts := factsOf(pod)
 	s.pods[pod.Name] = facts
 	if !facts.isRunning() || b.Selects != nil && !b.Selects(pod) {
 		return
@@ -105,6 +105,10 @@ func (b *Backupper) addPod(s *survey, pod *corev1.Pod) {
 			s.owners[v.claim] = pod.Name
 		}
 	}
+}
+
+func factsOf(pod *corev1.Pod) podFacts {
+	return podFacts{name: pod.Name, uid: string(pod.UID), node: pod.Spec.NodeName, phase: pod.Status.Phase, leaves: pod.DeletionTimestamp != nil}
 }
 
 // isRunning reports whether a mover can reach the volumes of the Pod.
@@ -189,20 +193,25 @@ func (b *Backupper) FindProblem(ctx context.Context) (string, error) {
 // findAgents finds the nodes on which Velero's node-agent runs, once.
 func (b *Backupper) findAgents(ctx context.Context) error {
 	if b.agents == nil {
-		var pods corev1.PodList
-		err := b.retryCall(ctx, "list the Pods of Velero's node-agent", func() error {
-			return b.Reader.List(ctx, &pods, client.InNamespace(b.Namespace), client.MatchingLabels{"role": "node-agent"})
-		})
+		nodes, err := b.listAgents(ctx)
 		if err != nil {
 			return err
 		}
-		found := &agents{}
-		for i := range pods.Items {
-			if p := &pods.Items[i]; p.Status.Phase == corev1.PodRunning {
-				found.nodes = append(found.nodes, p.Spec.NodeName)
-			}
-		}
-		b.agents = found
+		b.agents = &agents{nodes}
 	}
 	return nil
+}
+
+// listAgents returns the nodes on which Velero's node-agent runs.
+func (a API) listAgents(ctx context.Context) (nodes []string, err error) {
+	var pods corev1.PodList
+	err = a.retryCall(ctx, "list the Pods of Velero's node-agent", func() error {
+		return a.Reader.List(ctx, &pods, client.InNamespace(a.Namespace), client.MatchingLabels{"role": "node-agent"})
+	})
+	for i := range pods.Items {
+		if p := &pods.Items[i]; p.Status.Phase == corev1.PodRunning {
+			nodes = append(nodes, p.Spec.NodeName)
+		}
+	}
+	return nodes, err
 }

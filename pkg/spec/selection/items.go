@@ -15,6 +15,8 @@ type Items struct {
 	Named []Item
 	// Dependencies are what an object refers to, Children what it owns, in any number of steps.
 	Dependencies, Children bool
+	// Files, if set, are what is restored instead of the objects: of each of Named, a claim, the paths in its volume.
+	Files [][]string
 }
 
 // Item names an object of a backup.
@@ -65,6 +67,12 @@ func ParseItem(text string) (Item, error) {
 func ParseItems(annotations map[string]string) (items Items, err error) {
 	named, set := annotations[holdfast.AnnotationItems]
 	with, along := annotations[holdfast.AnnotationItemsWith]
+	if text, of := annotations[holdfast.AnnotationFiles]; of {
+		if set || along {
+			return Items{}, annotationError(holdfast.AnnotationFiles, errors.New("cannot be set together with "+holdfast.AnnotationItems))
+		}
+		return parseFiles(text)
+	}
 	if !set {
 		if along {
 			return Items{}, annotationError(holdfast.AnnotationItemsWith, errors.New("annotation "+holdfast.AnnotationItems+" names no items"))

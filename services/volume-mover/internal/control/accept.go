@@ -14,6 +14,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/apis/velero/v2alpha1"
+	"github.com/holdfast-io/holdfast/pkg/extension/podvolume"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/services/volume-mover/internal/moverpod"
 )
@@ -108,12 +109,15 @@ func (c *Controller) findPlace(ctx context.Context, v view) (placement, error) {
 	return c.findTarget(ctx, v)
 }
 
-// findWaitingPod returns the node of the Pod that waits for the data of a restore. It is not ready while the Pod does
-// not.
+// findWaitingPod returns the node of the Pod that waits for the data of a restore, or that runs where single files are
+// restored. It is not ready while the Pod does not.
 func (c *Controller) findWaitingPod(ctx context.Context, v view) (placement, error) {
 	pod, err := c.findPod(ctx, v)
 	if err != nil {
 		return placement{}, err
+	}
+	if paths, err := podvolume.PathsOf(v.settings); err != nil || len(paths) > 0 { // into a volume in use
+		return placement{ready: pod.Status.Phase == corev1.PodRunning, node: pod.Spec.NodeName, why: "the Pod does not run"}, nil
 	}
 	isWait := func(name string) bool { return name == waitContainer }
 	if !slices.ContainsFunc(pod.Spec.InitContainers, func(i corev1.Container) bool { return isWait(i.Name) }) {

@@ -326,3 +326,35 @@ func TestThePasswordOfTheRepositoriesStays(t *testing.T) {
 		require.Equal(t, "mine", string(b.secret("b-1").Data["password"]))
 	}
 }
+
+// Single files go into the volume of a Pod that runs, and nothing tells it.
+func TestFilesAreRestoredIntoAPodThatRuns(t *testing.T) {
+	r := newRestore("r-1", "data")
+	r.Spec.UploaderSettings = map[string]string{"Paths": `["etc, x/$(HOME)","-a\nb"]`, "Overwrite": "true"}
+	b := newBed(t, r)
+	b.setPod(func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodPending })
+	require.Equal(t, 5*time.Second, b.step(r))
+	require.Equal(t, "the Pod does not run", r.Status.Message)
+	b.setPod(func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodRunning })
+	b.step(r)
+	require.Equal(t, velerov1.PodVolumePhaseAccepted, r.Status.Phase)
+	require.Equal(t, "node-1", b.mover("r-1").Spec.NodeName)
+	args := b.mover("r-1").Spec.Containers[0].Args
+	require.Contains(t, strings.Join(args, " "), "--target /volume --overwrite --path=")
+	require.Contains(t, args, "--path=etc, x/$$(HOME)", "a kubelet would put the variable's value there")
+	require.Contains(t, args, "--path=-a\nb")
+	require.NotContains(t, args, "--done-file")
+}
+
+// A request whose paths cannot be read would restore the whole volume over that of a Pod that runs.
+func TestPathsThatCannotBeReadAreRefused(t *testing.T) {
+	for _, paths := range []string{"", "etc", "[]", `[""]`, `["../etc"]`, `["."]`} {
+		r := newRestore("r-1", "data")
+		r.Spec.UploaderSettings = map[string]string{"Paths": paths, "Overwrite": "true"}
+		b := newBed(t, r)
+		b.step(r)
+		require.Equal(t, velerov1.PodVolumePhaseFailed, r.Status.Phase, paths)
+		require.Contains(t, r.Status.Message, "spec.uploaderSettings[Paths]: ")
+		b.requireNoMover("r-1")
+	}
+}

@@ -15,6 +15,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/apis/velero/v2alpha1"
+	"github.com/holdfast-io/holdfast/pkg/extension/podvolume"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/services/volume-mover/internal/moverpod"
 )
@@ -123,13 +124,19 @@ func moverArgs(v view, volume moverpod.Volume) ([]string, error) {
 	var args []string
 	setting := settingUploads
 	if r, ok := v.Object.(*velerov1.PodVolumeRestore); ok {
-		if len(r.OwnerReferences) == 0 {
-			return nil, &moverpod.RefusalError{Reason: "there is no owner, whose UID the restored Pod waits for"}
+		paths, err := podvolume.PathsOf(v.settings)
+		if err != nil {
+			return nil, &moverpod.RefusalError{Reason: err.Error()}
 		}
 		setting = settingDownloads
-		args = moverpod.Restore{
-			Namespace: v.namespace, Snapshot: r.Spec.SnapshotID, DoneFile: string(r.OwnerReferences[0].UID), Overwrite: r.Spec.UploaderSettings[settingOverwrite] == "true",
-		}.BuildArgs()
+		restore := moverpod.Restore{Namespace: v.namespace, Snapshot: r.Spec.SnapshotID, Overwrite: r.Spec.UploaderSettings[settingOverwrite] == "true", Paths: paths}
+		if len(paths) == 0 {
+			if len(r.OwnerReferences) == 0 {
+				return nil, &moverpod.RefusalError{Reason: "there is no owner, whose UID the restored Pod waits for"}
+			}
+			restore.DoneFile = string(r.OwnerReferences[0].UID)
+		}
+		args = restore.BuildArgs()
 	} else {
 		u := moverpod.Upload{Namespace: v.namespace, Pod: v.pod.Name, Volume: v.volume}
 		if volume.Claim != nil {

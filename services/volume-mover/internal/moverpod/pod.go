@@ -4,6 +4,7 @@ package moverpod
 
 import (
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -96,6 +97,8 @@ func (u Upload) BuildArgs() []string {
 type Restore struct {
 	Namespace, Snapshot, DoneFile string
 	Overwrite                     bool
+	// Paths are what is restored alone.
+	Paths []string
 }
 
 // BuildArgs returns the command line.
@@ -107,6 +110,9 @@ func (r Restore) BuildArgs() []string {
 	}
 	if r.Overwrite {
 		args = append(args, "--overwrite")
+	}
+	for _, path := range r.Paths {
+		args = append(args, "--path="+strings.ReplaceAll(path, "$", "$$")) // the kubelet replaces $(VARIABLE), and $$ by $
 	}
 	return args
 }
