@@ -46,7 +46,7 @@ func openActions(_ context.Context, a *restoreAttempt) (err error) {
 		return fatalErrorf("the records of the restore do not say what it restored")
 	}
 	a.actions = &boundActions{}
-	if a.cfg.Actions == nil || in.records.head.Finished != nil || in.isRestored() {
+	if a.cfg.Actions == nil || in.records.head.Finished != nil || in.isRestored() || in.restoresFiles() {
 		return nil
 	}
 	if a.actions.object, err = action.NewRestore(in.restore.DeepCopy()); err != nil {

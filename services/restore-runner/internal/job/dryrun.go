@@ -62,6 +62,9 @@ func (k *Kind) runDryRun(ctx context.Context, req *PlanRequest) (_ *PlannedResto
 	if err := errors.Join(err, problems.Err()); err != nil {
 		return nil, err
 	}
+	if _, files := o.Annotations[holdfast.AnnotationFiles]; files {
+		return nil, errgrpc.Field("metadata.annotations["+holdfast.AnnotationFiles+"]", "a restore of files has no dry run")
+	}
 	spec.BackupName, spec.ScheduleName = o.Spec.BackupName, ""
 	for _, key := range []string{holdfast.AnnotationPlan, holdfast.AnnotationPlanStrict, holdfast.AnnotationDryRun, corev1.LastAppliedConfigAnnotation} {
 		delete(o.Annotations, key)

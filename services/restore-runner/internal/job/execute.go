@@ -103,9 +103,12 @@ func (a *restoreAttempt) recordOrReplay(ctx context.Context, p *preparedPlan) (*
 	return history, nil
 }
 
-// restoreObjects creates the objects.
+// restoreObjects creates the objects, or has the files be written that are restored instead.
 func restoreObjects(ctx context.Context, a *restoreAttempt) error {
 	in := a.inputs
+	if in.restoresFiles() {
+		return a.restoreFiles(ctx)
+	}
 	if a.prepared.pausing {
 		if err := in.markPaused(ctx); err != nil {
 			return err

@@ -11,7 +11,12 @@ import (
 )
 
 // itemsField begins what is wrong with the items that a restore names.
-const itemsField = "metadata.annotations[" + holdfast.AnnotationItems + "]: "
+func (s *session) itemsField() string {
+	if s.restoresFiles() {
+		return "metadata.annotations[" + holdfast.AnnotationFiles + "]: "
+	}
+	return "metadata.annotations[" + holdfast.AnnotationItems + "]: "
+}
 
 // maxProblems is how many unknown items a restore lists.
 const maxProblems = 50
@@ -33,17 +38,17 @@ func (p *restorePlanner) findParts(ctx context.Context, source plan.Source, item
 	parts, problems, err := plan.FindParts(ctx, source, items)
 	switch {
 	case errors.Is(err, manifest.ErrTooLarge):
-		return nil, fatalErrorf("%s%w", itemsField, err)
+		return nil, fatalErrorf("%s%w", p.in.itemsField(), err)
 	case err != nil:
 		return nil, err
 	case len(problems) == 0:
 		return parts, nil
 	case p.in.records.head.Planned != nil:
-		return nil, fatalErrorf("%s%s", itemsField, joinLimited(problems))
+		return nil, fatalErrorf("%s%s", p.in.itemsField(), joinLimited(problems))
 	}
 	texts := make([]string, min(len(problems), maxProblems))
 	for i := range texts {
-		texts[i] = itemsField + problems[i]
+		texts[i] = p.in.itemsField() + problems[i]
 	}
 	return nil, &unselectedError{texts}
 }

@@ -20,7 +20,7 @@ func (a *restoreAttempt) listFilled(ctx context.Context) (filled []outcome.Fille
 			continue
 		}
 		claims[o.ID] = ""
-		if o.Item.Resource == "persistentvolumeclaims" {
+		if o.Item.Resource == claimsResource {
 			claims[o.ID] = o.Item.Name
 		}
 	}

@@ -34,7 +34,7 @@ func (p *restorePlanner) reportUnmatched(survey *plan.Survey, filter *selection.
 		return &unselectedError{append(unmatched, nothing)}
 	}
 	if len(leftOut) > 0 {
-		return &unselectedError{append(unmatched, itemsField+"the filters of the restore leave out "+joinLimited(leftOut))}
+		return &unselectedError{append(unmatched, p.in.itemsField()+"the filters of the restore leave out "+joinLimited(leftOut))}
 	}
 	for _, warning := range unmatched {
 		p.in.recorder.Warn(outcome.General, warning)

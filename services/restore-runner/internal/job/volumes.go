@@ -120,6 +120,9 @@ func (p *restorePlanner) otherVolumeData(ctx context.Context) ([]volumedata.Data
 // reportUnclaimed reports snapshots in the namespaces of the plan whose claim no file of the backup
 // names.
 func (p *restorePlanner) reportUnclaimed(out *preparedPlan) {
+	if p.in.restoresFiles() {
+		return
+	}
 	from := map[string]bool{}
 	for _, ns := range out.Plan.Namespaces() {
 		from[ns.Source] = true

@@ -239,6 +239,9 @@ func (b *planBuilder) namespaceNumber(name string) int32 {
 // the volumes that selected claims are bound to, and what grants rights to selected accounts. Namespaces that only objects in reserve live
 // in are in reserve, too.
 func (b *planBuilder) takeHeldBack() error {
+	if b.config.Parts.areClaims() {
+		return nil
+	}
 	for i := range b.volumes {
 		item := &b.volumes[i]
 		gr := schema.GroupResource{Resource: volumesResource}

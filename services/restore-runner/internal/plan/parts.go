@@ -127,6 +127,9 @@ func (p *Parts) Volumes(volumes []manifest.Item) []manifest.Item {
 	})
 }
 
+// areClaims reports whether files of claims are restored, and no objects.
+func (p *Parts) areClaims() bool { return p != nil && p.items.Files != nil }
+
 // bringsRights reports whether what grants rights to accounts comes along with these: roles and bindings of
 // namespaces too.
 func (p *Parts) bringsRights() bool { return p != nil && p.items.Dependencies }

@@ -14,6 +14,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/apis/velero/v2alpha1"
+	"github.com/holdfast-io/holdfast/pkg/archive/volumedata"
 	"github.com/holdfast-io/holdfast/pkg/extension/csisnapshot/restored"
 	"github.com/holdfast-io/holdfast/pkg/extension/podvolume"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
@@ -98,19 +99,43 @@ func (f *PodFiller) requestVolume(ctx context.Context, e *outcome.Entry, o *obje
 		Pod: types.NamespacedName{Namespace: o.Target.Namespace, Name: o.Target.Name}, PodUID: uid, Volume: v.name, Claim: v.claim,
 		Source: f.Plan.Source(o.Node), Snapshot: v.snapshot.ID, Size: v.snapshot.Size, ClaimUID: v.snapshot.ClaimUID,
 	}
-	if err := f.makeRequest(ctx, f.Restore.Request(volume), requestsGVR); err != nil {
+	if err := f.requestRestore(ctx, e, &f.Restore, volume, v.snapshot.Phase); err != nil {
 		e.Error(fmt.Sprintf("%s: its data is not restored, and the Pod waits for it: %v", v, err))
 		return
 	}
 	e.Info(v.String() + ": filled from snapshot " + v.snapshot.ID)
-	if v.snapshot.Phase != velerov1.PodVolumePhaseCompleted {
-		e.Warn(fmt.Sprintf("%s: its PodVolumeBackup is %s: what that could not read is not in the snapshot", v, v.snapshot.Phase))
+}
+
+// requestRestore makes the PodVolumeRestore of a volume from a snapshot of a backup in this phase.
+func (f *PodFiller) requestRestore(ctx context.Context, e *outcome.Entry, job *podvolume.RestoreJob, v *podvolume.RestoredVolume, phase velerov1.PodVolumePhase) error {
+	if err := f.makeRequest(ctx, job.Request(v), requestsGVR); err != nil {
+		return err
 	}
-	item := operation.Resource{Resource: podsResource, Namespace: o.Target.Namespace, Name: o.Target.Name}
-	if v.claim != "" { // the operation is one for all Pods that mount it
-		item.Resource, item.Name = claimsGVR.Resource, v.claim
+	what := podVolume{name: v.Volume, claim: v.Claim}
+	if phase != velerov1.PodVolumePhaseCompleted {
+		e.Warn(fmt.Sprintf("%s: its PodVolumeBackup is %s: what that could not read is not in the snapshot", &what, phase))
 	}
-	f.followRequest(e, v.String(), &operation.Operation{Action: podvolume.NameRestore, ID: f.Restore.OperationID(volume), Item: item})
+	item := operation.Resource{Resource: podsResource, Namespace: v.Pod.Namespace, Name: v.Pod.Name}
+	if v.Claim != "" { // the operation is one for all Pods that mount it
+		item.Resource, item.Name = claimsGVR.Resource, v.Claim
+	}
+	f.followRequest(e, what.String(), &operation.Operation{Action: podvolume.NameRestore, ID: job.OperationID(v), Item: item})
+	return nil
+}
+
+// RequestFiles makes the PodVolumeRestore of paths of a claim that a Pod has mounted, and notes its operation for the
+// outcome of the claim. Repeating it makes no second one.
+func (f *PodFiller) RequestFiles(ctx context.Context, e *outcome.Entry, v *podvolume.RestoredVolume, from *volumedata.FileSnapshot, paths []string) error {
+	job, err := f.Restore.SelectPaths(paths)
+	if err != nil {
+		return err
+	}
+	v.Snapshot, v.ClaimUID = from.ID, from.ClaimUID
+	if err := f.requestRestore(ctx, e, &job, v, cmp.Or(from.Phase, velerov1.PodVolumePhaseCompleted)); err != nil {
+		return err
+	}
+	e.Info(fmt.Sprintf("restored from snapshot %s into volume %s of Pod %s: %q", v.Snapshot, v.Volume, v.Pod, paths))
+	return nil
 }
 
 // followRequest notes the operation of a request.
