@@ -267,6 +267,11 @@ func TestFiltersReachTheService(t *testing.T) {
 	require.Equal(t, ":4\n", result.Out, "no backups, and no files")
 	result = c.Run(t.Context(), "", "__complete", "restore", "create", "r", "--from-backup", "done", "-n", "shop", "--item", "pods/")
 	require.Equal(t, "pods/web-1-x\npods/web-1-y\n:4\n", result.Out)
+	result = c.Run(t.Context(), "", "__complete", "restore", "create", "r", "--from-backup", "done", "-n", "shop", "--files", "da")
+	require.Equal(t, "data:\n:6\n", result.Out)
+	require.Equal(t, "persistentvolumeclaims shop da*", strings.Join([]string{m.asked.GetKinds()[0], m.asked.GetNamespace(), m.asked.GetName()}, " "))
+	result = c.Run(t.Context(), "", "__complete", "restore", "create", "r", "--from-backup", "done", "-n", "shop", "--files", "data:e")
+	require.Equal(t, ":4\n", result.Out, "no files of this machine")
 	c.Run(t.Context(), "", "-n", "velero", "backup", "items", "b", "-n", "shop")
 	require.Equal(t, "shop", m.asked.GetNamespace())
 }

@@ -82,6 +82,8 @@ func commandLines(kind string) []string {
 		}
 		return append(out, "|create r --from-backup first --item deploy/web,secret/other/db -n shop --with-children --with-dependencies -o yaml", "|create r --from-backup first --item clusterrole/system:x -o yaml",
 			"|create r --from-backup first -n elsewhere -o yaml", "|create r --from-backup first --item web", "|create r --from-backup first --with-children",
+			"|create r --from-backup first --files data:/etc/app.conf,other/b:uploads/,data:a$b:c -n shop -o yaml", "|create r --from-backup first --files data:etc", "|create r --from-backup first --files etc -n shop",
+			"|create r --from-backup first --files data:etc,data:etc/app.conf -n shop", "|create r --from-backup first --files data:etc --item deploy/web -n shop",
 			"|create --from-backup first", "|create r --from-backup first", "|delete done --confirm --wait")
 	}
 	return append(out, "|create n", "|create n --strict", "|create p --from-plan 20260304-1 --include-namespaces a", "|create p --from-plan 20260304-1 --strict --storage-location eu -o yaml", "|create p --from-plan 20260304-1 --strict -o yaml", "|download", "|download absent -o .absent")

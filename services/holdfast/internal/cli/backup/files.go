@@ -121,6 +121,23 @@ func (o *FilesOptions) completeClaims(cmd *cobra.Command, backup, typed string) 
 	})
 }
 
+// CompleteClaims offers the claims of a backup in a namespace, which a path follows, for a command that other flags than
+// FilesOptions give both.
+func CompleteClaims(g *command.Global, of func() (backup, namespace string)) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+		o := newFilesOptions(g)
+		var backup string
+		if backup, o.Namespace = of(); backup == "" || strings.Contains(typed, ":") {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		names, directive := o.completeClaims(cmd, backup, typed)
+		for i := range names {
+			names[i] += ":"
+		}
+		return names, directive | cobra.ShellCompDirectiveNoSpace
+	}
+}
+
 // selectVolume reads CLAIM or POD/VOLUME.
 func (o *FilesOptions) selectVolume(arg string) *volumev1.VolumeSelector {
 	if pod, volume, ok := strings.Cut(arg, "/"); ok {

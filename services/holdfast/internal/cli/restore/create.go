@@ -49,6 +49,7 @@ func NewCreateCommand(g *command.Global, kind *job.Kind[*velerov1.Restore]) *cob
 		Example: `  holdfast restore create --from-backup first --wait
   holdfast restore create copy --from-backup first --include-namespaces web --namespace-mappings web:web-copy
   holdfast restore create --from-backup first --item deploy/web -n shop --with-dependencies --wait
+  holdfast restore create --from-backup first --files data:etc/app.conf,data:uploads -n shop --wait
   holdfast restore create --from-plan 20260304-050607-q4ztk2 --wait`,
 	})
 	o.plan.bindFlags(cmd.Flags())
@@ -60,8 +61,9 @@ func newCreatingCommand(g *command.Global, creator job.Creator, o *CreateOptions
 	cmd = job.Creating(cmd, creator)
 	backups := &job.Kind[*velerov1.Backup]{NewList: func() client.ObjectList { return &velerov1.BackupList{} }}
 	_ = cmd.RegisterFlagCompletionFunc("from-backup", backups.CompleteNames(g)) // the flag exists
-	items := backup.CompleteItems(g, func() (string, string) { return o.Spec.BackupName, o.items.namespace })
-	_ = cmd.RegisterFlagCompletionFunc("item", items) // the flag exists
+	of := func() (string, string) { return o.Spec.BackupName, o.items.namespace }
+	_ = cmd.RegisterFlagCompletionFunc("item", backup.CompleteItems(g, of))   // the flag exists
+	_ = cmd.RegisterFlagCompletionFunc("files", backup.CompleteClaims(g, of)) // the flag exists
 	return cmd
 }
 

@@ -1,8 +1,10 @@
 package restore
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"path"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -15,6 +17,7 @@ import (
 // itemOptions are the flags of a restore of parts of a backup.
 type itemOptions struct {
 	names        []string
+	files        []string
 	namespace    string
 	dependencies bool
 	children     bool
@@ -22,9 +25,10 @@ type itemOptions struct {
 
 func (o *itemOptions) bindFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&o.names, "item", nil, "restore only this object of the backup, as `KIND/NAME`, with -n for its namespace, or KIND/NAMESPACE/NAME; may be given several times")
+	fs.StringSliceVar(&o.files, "files", nil, "restore only this file or directory, as `CLAIM:PATH`, with -n for its namespace, or NAMESPACE/CLAIM:PATH, into the volume that a Pod has mounted now; may be given several times")
 	fs.BoolVar(&o.dependencies, "with-dependencies", false, "with --item, also what the objects refer to, in any number of steps")
 	fs.BoolVar(&o.children, "with-children", false, "with --item, also what the objects own, in any number of steps")
-	fs.StringVarP(&o.namespace, "namespace", "n", "", "with --item, the namespace of the items; else that of the backup server, as before the name of the command")
+	fs.StringVarP(&o.namespace, "namespace", "n", "", "with --item or --files, the namespace of the items or claims; else that of the backup server, as before the name of the command")
 }
 
 // annotations returns those of the Restore.
@@ -37,6 +41,10 @@ func (o *itemOptions) annotations() (map[string]string, error) {
 		with = append(with, selection.WithChildren)
 	}
 	switch {
+	case len(o.files) > 0 && len(o.names)+len(with) > 0:
+		return nil, errors.New("--files cannot be combined with --item")
+	case len(o.files) > 0:
+		return o.filesAnnotation()
 	case len(o.names) == 0 && len(with) > 0:
 		return nil, fmt.Errorf("--with-%s needs --item", with[0])
 	case len(o.names) == 0:
@@ -60,6 +68,30 @@ func (o *itemOptions) annotations() (map[string]string, error) {
 	return out, nil
 }
 
+// filesAnnotation returns the annotation that names files of claims.
+func (o *itemOptions) filesAnnotation() (map[string]string, error) {
+	files := map[string][]string{}
+	for _, text := range o.files {
+		claim, name, ok := strings.Cut(text, ":")
+		if !ok {
+			return nil, fmt.Errorf("--files: %q is neither CLAIM:PATH nor NAMESPACE/CLAIM:PATH", text)
+		}
+		if !strings.Contains(claim, "/") && o.namespace != "" {
+			claim = o.namespace + "/" + claim
+		}
+		files[claim] = append(files[claim], strings.Trim(path.Clean("/"+name), "/"))
+	}
+	text, err := json.Marshal(files)
+	if err != nil {
+		return nil, fmt.Errorf("--files: %w", err)
+	}
+	out := map[string]string{holdfast.AnnotationFiles: string(text)}
+	if _, err := selection.ParseItems(out); err != nil {
+		return nil, fmt.Errorf("--files: %w", errors.Unwrap(err))
+	}
+	return out, nil
+}
+
 // completeItems sets the annotations, and the namespace of the server where the flag means that.
 func (o *CreateOptions) completeItems() error {
 	annotations, err := o.items.annotations()
@@ -68,7 +100,7 @@ func (o *CreateOptions) completeItems() error {
 	}
 	for key, value := range annotations {
 		if _, set := o.Annotations[key]; set {
-			return errors.New("--annotations: " + key + " is set by --item")
+			return errors.New("--annotations: " + key + " is set by another flag")
 		}
 		o.addAnnotation(key, value)
 	}
@@ -82,6 +114,13 @@ func (o *CreateOptions) completeItems() error {
 func (d *Description) writeItems(p *job.Page) {
 	items, err := selection.ParseItems(d.Restore.Annotations)
 	if err != nil || len(items.Named) == 0 {
+		return
+	}
+	if items.Files != nil {
+		p.Heading("Files")
+		for i, claim := range items.Named {
+			p.Field(1, claim.Namespace+"/"+claim.Name, job.FormatNames(items.Files[i], ""))
+		}
 		return
 	}
 	names := make([]string, len(items.Named))

@@ -78,6 +78,9 @@ func TestDescribeShowsParts(t *testing.T) {
 	result := clitest.New(t, r).Run(t.Context(), "", "restore", "describe", "parts")
 	require.Equal(t, 0, result.Code, result.Err)
 	require.Regexp(t, `(?s)Items:\n +Named: +deploy/shop/web, secret/shop/db\n +With: +children\n +Brought along: +5\n`, result.Out)
+	r.Annotations = map[string]string{"holdfast.io/files": `{"shop/data":["etc","var/x"],"db/data":["a"]}`}
+	result = clitest.New(t, r).Run(t.Context(), "", "restore", "describe", "parts")
+	require.Regexp(t, `(?s)Files:\n +db/data: +a\n +shop/data: +etc, var/x\n`, result.Out)
 }
 
 func TestCreateNamesTheRestoreAfterItsBackup(t *testing.T) {
