@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -99,12 +100,15 @@ func (r *moverPod) runContainer(ctx context.Context) (code int, err error) {
 	return exitCode(process.Err()), nil
 }
 
-// commandWords are what follows the name of the binary.
-func commandWords(c *corev1.Container) []string {
-	if len(c.Command) == 0 {
-		return c.Args
+// commandWords are what follows the name of the binary. A kubelet makes $ of $$.
+func commandWords(c *corev1.Container) (words []string) {
+	if len(c.Command) > 0 {
+		words = append(words, c.Command[1:]...)
 	}
-	return append(append([]string{}, c.Command[1:]...), c.Args...)
+	for _, arg := range c.Args {
+		words = append(words, strings.ReplaceAll(arg, "$$", "$"))
+	}
+	return words
 }
 
 func environment(c *corev1.Container) (variables []string) {

@@ -27,6 +27,7 @@ func TestPodVolumes(t *testing.T) {
 	t.Run("cancelled", b.cancelled)
 	t.Run("deleted", b.deleted)
 	t.Run("single files", b.singleFiles)
+	t.Run("files restored", b.filesRestored)
 }
 
 // thereAndBack has the files of a Pod's volumes survive the loss of its namespace, there and in another one.
