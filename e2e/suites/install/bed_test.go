@@ -189,13 +189,20 @@ func (b *bed) createBackup(ctx context.Context, name, namespace string) error {
 	})
 }
 
-// awaitCompleted waits for the end of a backup, which is to be Completed.
-func (b *bed) awaitCompleted(t *testing.T, name string) *velerov1.Backup {
+// awaitEnded waits for the end of a backup.
+func (b *bed) awaitEnded(t *testing.T, name string) *velerov1.Backup {
 	t.Helper()
 	backup := &velerov1.Backup{}
 	require.Eventually(t, func() bool {
 		return b.client.Get(t.Context(), client.ObjectKey{Namespace: server, Name: name}, backup) == nil && backup.Status.Phase.Terminal()
 	}, patience, look, "backup %s ends", name)
+	return backup
+}
+
+// awaitCompleted waits for the end of a backup, which is to be Completed.
+func (b *bed) awaitCompleted(t *testing.T, name string) *velerov1.Backup {
+	t.Helper()
+	backup := b.awaitEnded(t, name)
 	if backup.Status.Phase != velerov1.BackupPhaseCompleted {
 		t.Fatal(b.runTool(t, "velero", "--namespace", server, "backup", "describe", name, "--details", "--colorized=false"))
 	}

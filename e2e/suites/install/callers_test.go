@@ -24,14 +24,12 @@ import (
 func (b *bed) testCallers(t *testing.T) {
 	dir := t.TempDir()
 	address := b.forwardPort(t, "queue-scheduler", "7441")
-	ca, err := base64.StdEncoding.DecodeString(b.runTool(t, "kubectl", "--namespace", server, "get", "secret", "holdfast-queue-scheduler-tls", "--output=jsonpath={.data.ca\\.crt}"))
-	require.NoError(t, err)
 	file := func(name, text string) string {
 		path := filepath.Join(dir, name)
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 		return path
 	}
-	authority := file("ca.crt", string(ca))
+	authority := file("ca.crt", b.readAuthority(t, "queue-scheduler"))
 	tokens := map[string]string{}
 	for _, role := range []string{"viewer", "operator"} {
 		b.createAccount(t, role)
@@ -68,6 +66,14 @@ func (b *bed) testCallers(t *testing.T) {
 	b.awaitCompleted(t, "by-velero")
 	require.Contains(t, b.runTool(t, "velero", "--namespace", server, "backup", "describe", "by-velero", "--details", "--colorized=false"), "Phase:  Completed")
 	require.Contains(t, b.runTool(t, "velero", "--namespace", server, "backup", "logs", "by-velero"), "level=")
+}
+
+// readAuthority returns the certificate authority of a service.
+func (b *bed) readAuthority(t *testing.T, service string) string {
+	t.Helper()
+	text, err := base64.StdEncoding.DecodeString(b.runTool(t, "kubectl", "--namespace", server, "get", "secret", "holdfast-"+service+"-tls", "--output=jsonpath={.data.ca\\.crt}"))
+	require.NoError(t, err)
+	return string(text)
 }
 
 // createAccount creates an account with a role of callers, in all namespaces.

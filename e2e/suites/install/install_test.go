@@ -30,6 +30,7 @@ func TestTheChartOnANode(t *testing.T) {
 	}{
 		{"an application comes back in another namespace", b.testApplications},
 		{"files of a StatefulSet come back", b.testVolumes},
+		{"volumes survive the kubelet and their movers", b.testDisturbed},
 		{"callers from outside", b.testCallers},
 		{"replicas share the work", b.testReplicas},
 		{"a killed Pod does no harm", b.testKilled},

@@ -59,7 +59,7 @@ func (b *bed) leftObjects(t *testing.T, before map[string]bool) []string {
 // What the API server and the tests make in a namespace.
 var ofTests = []string{
 	"configmaps " + server + "/kube-root-ca.crt", "serviceaccounts " + server + "/default", "serviceaccounts " + server + "/viewer",
-	"serviceaccounts " + server + "/operator", "persistentvolumeclaims " + server + "/data-holdfast-nats-0",
+	"serviceaccounts " + server + "/operator", "serviceaccounts " + server + "/admin", "persistentvolumeclaims " + server + "/data-holdfast-nats-0",
 }
 
 // clusterObjects returns the names of all objects of the cluster.

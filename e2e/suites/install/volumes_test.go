@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/holdfast-io/holdfast/e2e/harness/node"
-	"github.com/holdfast-io/holdfast/e2e/harness/testbed"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 )
 
@@ -111,11 +110,7 @@ func (b *bed) testVolumes(t *testing.T) {
 	b.requireLedger(t, bank)
 	require.Contains(t, b.runHoldfast(t, "restore", "create", "branch", "--from-backup", "ledger", "--namespace-mappings", bank+":branch", "--wait"), "Completed")
 	b.requireLedger(t, "branch")
-	require.Eventually(t, func() bool { // nothing is left of the movers
-		pods, secrets := &corev1.PodList{}, &corev1.SecretList{}
-		movers := []client.ListOption{client.InNamespace(server), client.HasLabels{"holdfast.io/mover"}}
-		return b.client.List(t.Context(), pods, movers...) == nil && b.client.List(t.Context(), secrets, movers...) == nil && len(pods.Items)+len(secrets.Items) == 0
-	}, patience, look, "mover Pods and their Secrets are gone")
+	b.awaitNoMovers(t)
 	b.destroy(t, bank)
 	b.destroy(t, "branch")
 }
@@ -144,16 +139,13 @@ func (b *bed) requireLedger(t *testing.T, namespace string) {
 // runIn runs a command of the shell in the writer of a namespace.
 func (b *bed) runIn(t *testing.T, namespace, command string) string {
 	t.Helper()
-	return b.runTool(t, "kubectl", "--namespace", namespace, "exec", "ledger-0", "--container", "ledger", "--", "sh", "-c", command)
+	return b.runInPod(t, namespace, "ledger-0", command)
 }
 
 // tryIn is runIn for a command that may fail.
 func (b *bed) tryIn(t *testing.T, namespace, command string) error {
 	t.Helper()
-	kubectl, err := testbed.Binary("kubectl")
-	require.NoError(t, err)
-	_, err = b.tryProgram(t.Context(), kubectl, "--namespace", namespace, "exec", "ledger-0", "--container", "ledger", "--", "sh", "-c", command)
-	return err
+	return b.tryInPod(t, namespace, "ledger-0", command)
 }
 
 // destroy deletes a namespace, and waits until it is gone with its volumes.
