@@ -96,9 +96,10 @@ func newTestCluster(t *testing.T, kind string) *clitest.Cluster {
 	c.Clock = clocktesting.NewFakeClock(now)
 	title := strings.ToUpper(kind[:1]) + kind[1:]
 	volumes := map[string]string{"backup": "BackupVolumeInfos", "restore": "RestoreVolumeInfo"}[kind]
+	podVolume := map[string]string{"backup": "pvbInfo", "restore": "pvrInfo"}[kind]
 	c.Files[title+"Log/done"] = clitest.Zip(t, "level=info msg=done\n")
 	c.Files[title+"Results/partly"] = clitest.Zip(t, `{"warnings":{"velero":["slow"],"cluster":["a warning"]},"errors":{"namespaces":{"web":["an error"],"db":["1","2"]}}}`)
-	c.Files[volumes+"/partly"] = clitest.Zip(t, `[{"pvcName":"data","pvcNamespace":"web","skipped":true,"skippedReason":"not supported"},{"pvName":"pv2","backupMethod":"NativeSnapshot","result":"succeeded"}]`)
+	c.Files[volumes+"/partly"] = clitest.Zip(t, `[{"pvcName":"data","pvcNamespace":"web","skipped":true,"skippedReason":"not supported"},{"pvName":"pv2","backupMethod":"NativeSnapshot","result":"succeeded"},{"`+podVolume+`":{"podNamespace":"web","podName":"a","volumeName":"cache"}}]`)
 	c.Files[volumes+"/done"] = clitest.Zip(t, `[]`)
 	c.Files[volumes+"/failed"] = []byte("not gzip")
 	c.Files[title+"ResourceList/partly"] = clitest.Zip(t, `{"v1/Pod":["web/a","web/b"],"apps/v1/Deployment":["web/d"]}`)

@@ -2,6 +2,7 @@ package job
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -121,6 +122,28 @@ type Volume struct {
 	Skipped       bool   `json:"skipped,omitempty"`
 	SkippedReason string `json:"skippedReason,omitempty"`
 	Result        string `json:"result,omitempty"`
+	// Backed and Restored are what a file-system backup has of the volume of a Pod, which may be no claim.
+	Backed   *PodVolume `json:"pvbInfo,omitempty"`
+	Restored *PodVolume `json:"pvrInfo,omitempty"`
+}
+
+// PodVolume names the volume of a Pod.
+type PodVolume struct {
+	Namespace string `json:"podNamespace"`
+	Pod       string `json:"podName"`
+	Name      string `json:"volumeName"`
+}
+
+// formatName returns NAMESPACE/CLAIM, NAMESPACE/POD/VOLUME of a volume that is no claim, or the name of the PersistentVolume.
+func (v *Volume) formatName() string {
+	pod := cmp.Or(v.Backed, v.Restored)
+	switch {
+	case v.PVCName != "":
+		return v.PVCNamespace + "/" + v.PVCName
+	case pod != nil:
+		return pod.Namespace + "/" + pod.Pod + "/" + pod.Name
+	}
+	return v.PVName
 }
 
 // Volumes writes the volumes.
@@ -131,16 +154,13 @@ func (p *Page) Volumes(volumes []Volume) {
 		return
 	}
 	p.Heading("Volumes")
-	for _, v := range volumes {
-		name := v.PVCNamespace + "/" + v.PVCName
-		if v.PVCName == "" {
-			name = v.PVName
-		}
+	for i := range volumes {
+		v := &volumes[i]
 		state := strings.TrimSpace(v.BackupMethod + v.RestoreMethod + " " + v.Result)
 		if v.Skipped {
 			state = "skipped: " + v.SkippedReason
 		}
-		p.Field(1, name, state)
+		p.Field(1, v.formatName(), state)
 	}
 }
 
