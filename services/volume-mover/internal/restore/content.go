@@ -76,9 +76,9 @@ func damageOf(ctx context.Context, err error) (damage, failure error) {
 }
 
 // copySparse copies r to the start of f, which is empty, and leaves holes where there are zeros. The
-// length of f is set afterwards.
-func copySparse(f *os.File, r io.Reader) error {
-	buf := make([]byte, copyBytes)
+// length of f is set afterwards. size is what r is expected to have.
+func copySparse(f *os.File, r io.Reader, size int64) error {
+	buf := make([]byte, max(1, min(copyBytes, size+1))) // one more finds the end
 	for offset := int64(0); ; {
 		n, err := io.ReadFull(r, buf)
 		for at := 0; at < n; {

@@ -79,9 +79,8 @@ func (w *snapshotWriter) makePlace(name string) (string, error) {
 	return place, nil
 }
 
-// finishEntry sets the metadata of a file or link that is written, and gives it its name.
-func (w *snapshotWriter) finishEntry(place, name string, e *snapshot.DirEntry) error {
-	w.setMetadata(place, name, e)
+// finishEntry gives a file or link that is written its name.
+func (w *snapshotWriter) finishEntry(place, name string) error {
 	if place == name {
 		return nil
 	}

@@ -11,6 +11,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"strconv"
 	"sync"
 	"time"
 
@@ -180,6 +181,15 @@ func (w *snapshotWriter) setMetadata(place, name string, e *snapshot.DirEntry) {
 	} else {
 		err = errors.Join(err, w.root.Chmod(place, fs.FileMode(e.Permissions)&modeBits), w.root.Chtimes(place, time.Time{}, e.ModTime.ToTime()))
 	}
+	if err != nil {
+		w.rec.Add(name, outcome.Metadata, err)
+	}
+}
+
+// setFileMetadata is setMetadata of an open file, whose path need not be walked once more for each.
+func (w *snapshotWriter) setFileMetadata(f *os.File, name string, e *snapshot.DirEntry) {
+	link := "/proc/self/fd/" + strconv.Itoa(int(f.Fd()))
+	err := errors.Join(f.Chown(int(e.UserID), int(e.GroupID)), f.Chmod(fs.FileMode(e.Permissions)&modeBits), os.Chtimes(link, time.Time{}, e.ModTime.ToTime()))
 	if err != nil {
 		w.rec.Add(name, outcome.Metadata, err)
 	}

@@ -126,7 +126,13 @@ func (w *snapshotWriter) restoreFile(ctx context.Context, name string, e *snapsh
 	if err != nil {
 		return err
 	}
-	damage, err := w.copyObject(ctx, e, func(r io.Reader) error { return copySparse(f, r) }, func() error { return f.Truncate(e.FileSize) })
+	damage, err := w.copyObject(ctx, e, func(r io.Reader) error { return copySparse(f, r, e.FileSize) }, func() error {
+		if err := f.Truncate(e.FileSize); err != nil {
+			return err
+		}
+		w.setFileMetadata(f, name, e)
+		return nil
+	})
 	if err = errors.Join(err, f.Close()); err != nil {
 		if place != name {
 			err = errors.Join(err, w.root.Remove(place))
@@ -137,7 +143,7 @@ func (w *snapshotWriter) restoreFile(ctx context.Context, name string, e *snapsh
 		w.rec.Add(name, outcome.Damaged, damage)
 		return w.root.Remove(place)
 	}
-	if err := w.finishEntry(place, name, e); err != nil {
+	if err := w.finishEntry(place, name); err != nil {
 		return err
 	}
 	w.mu.Lock()
@@ -170,7 +176,8 @@ func (w *snapshotWriter) restoreSymlink(ctx context.Context, name string, e *sna
 	if err := w.root.Symlink(string(target), place); err != nil {
 		return err
 	}
-	if err := w.finishEntry(place, name, e); err != nil {
+	w.setMetadata(place, name, e)
+	if err := w.finishEntry(place, name); err != nil {
 		return err
 	}
 	w.mu.Lock()
