@@ -106,6 +106,9 @@ func (c *Controller) handOver(ctx context.Context, v view, pod *corev1.Pod, pv *
 		})
 	case target.Spec.VolumeName == "":
 		return kube.Update(ctx, c.Reader, c.Client, target, func(fresh *corev1.PersistentVolumeClaim) error {
+			if fresh.Spec.VolumeName == pv.Name { // the cluster's volume controller was first
+				return kube.ErrSkip
+			}
 			if err := checkTarget(v, fresh); err != nil {
 				return err
 			}

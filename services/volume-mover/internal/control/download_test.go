@@ -1,6 +1,7 @@
 package control_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
@@ -453,6 +455,37 @@ func TestAClaimThatIsDeletedWhileItIsBound(t *testing.T) {
 	require.Equal(t, "claim shop/db is gone", d.download.Status.Message)
 	d.requireNothingLeft()
 	require.Empty(t, d.volumes())
+}
+
+// The cluster's volume controller, which looks at claims from time to time, binds the volume as soon as it is for the claim: also between
+// two reads of the claim.
+func TestTheVolumeControllerIsFirstToBindAClaim(t *testing.T) {
+	d := newDownloadBed(t, storagev1.VolumeBindingImmediate)
+	inner, ok := d.client.(client.WithWatch)
+	require.True(t, ok)
+	bound := false
+	d.configure(func(c *control.Config) {
+		c.Reader = interceptor.NewClient(inner, interceptor.Funcs{
+			Get: func(ctx context.Context, w client.WithWatch, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
+				err := w.Get(ctx, key, into, opts...)
+				pv := &corev1.PersistentVolume{}
+				if claim, ok := into.(*corev1.PersistentVolumeClaim); ok && claim.UID == d.target.UID && claim.Spec.VolumeName == "" &&
+					w.Get(ctx, client.ObjectKey{Name: d.download.Spec.TargetVolume.PV}, pv) == nil && pv.Spec.ClaimRef.Name == claim.Name {
+					first := claim.DeepCopy()
+					first.Spec.VolumeName, bound = pv.Name, true
+					require.NoError(t, w.Update(ctx, first))
+				}
+				return err
+			},
+		})
+	})
+	d.settle()
+	d.run("r-1")
+	d.settle()
+	d.end("r-1", outcome.Result{Phase: outcome.Completed})
+	d.settle()
+	require.True(t, bound)
+	d.requireFilled()
 }
 
 // A controller that is killed at any write leaves nothing behind: its successor fills the claim.
