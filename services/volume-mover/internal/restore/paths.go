@@ -66,11 +66,8 @@ func (w *snapshotWriter) makeParent(name string, e *snapshot.DirEntry) error {
 // who uses the directory sees the old entry or the new one, and the old one stays if the new one cannot be read. The
 // name of the place is the same each time: what a mover that was killed left is replaced by the next.
 func (w *snapshotWriter) makePlace(name string) (string, error) {
-	if len(w.spec.Paths) == 0 {
-		return name, w.makeRoom(name)
-	}
-	if info, err := w.root.Lstat(name); err == nil && info.IsDir() {
-		return "", fmt.Errorf("%s is a directory of the target, and no directory in the snapshot", name)
+	if err := w.makeRoom(name); err != nil || len(w.spec.Paths) == 0 {
+		return name, err
 	}
 	place := path.Join(path.Dir(name), fmt.Sprintf("%s%.8x", unfinished, sha256.Sum256([]byte(name))))
 	if err := w.root.Remove(place); err != nil && !errors.Is(err, fs.ErrNotExist) {

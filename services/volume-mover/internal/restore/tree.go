@@ -109,6 +109,8 @@ func (w *snapshotWriter) makeRoom(name string) error {
 		return nil
 	case err != nil:
 		return err
+	case !info.IsDir() && len(w.spec.Paths) > 0:
+		return nil // what is restored replaces it
 	case !info.IsDir():
 		return w.root.Remove(name)
 	case w.spec.DeleteExtra:
