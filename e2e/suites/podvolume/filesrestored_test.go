@@ -8,9 +8,11 @@ import (
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/holdfast-io/holdfast/e2e/harness/site"
 	"github.com/holdfast-io/holdfast/e2e/harness/volumefiles"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/layout"
+	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
 )
 
 // filesRestored has the command line bring files and directories back into the volume of a Pod that runs.
@@ -65,11 +67,30 @@ func (b *bed) filesRestored(t *testing.T) {
 	require.Contains(t, string(b.bucket.ReadZipped(t, layout.RestoreResults("press-none"))), `\"etc/none\" in the volume: not found`)
 	require.Error(t, run("press-other", "other:etc"))
 	require.Equal(t, velerov1.RestorePhaseFailedValidation, b.RestoreEnds(t, "press-other").Status.Phase)
-	changed, err := os.ReadFile(at("etc/app.conf"))
+	const changed = "changed since, and longer"
+	require.Equal(t, changed, readFile(t, at("etc/app.conf")), "nothing is written unless all is there")
+	release := b.holdMovers(t, 1, func() {
+		_, err := cli.Run(t.Context(), "restore", "create", "press-unwanted", "--from-backup", name, "-n", name, "--files", "data:etc")
+		require.NoError(t, err)
+	})
+	defer release()
+	_, err := queuev1.NewQueueServiceClient(b.Dial(t, "queue-scheduler")).CancelRestore(t.Context(), &queuev1.CancelRestoreRequest{Name: "press-unwanted", RequestedBy: "alice"})
 	require.NoError(t, err)
-	require.Equal(t, "changed since, and longer", string(changed), "nothing is written unless all is there")
+	require.Equal(t, velerov1.RestorePhaseFailed, b.RestoreEnds(t, "press-unwanted").Status.Phase)
+	require.Eventually(t, func() bool {
+		return b.restoreRequests(t, "press-unwanted")[0].Status.Phase == velerov1.PodVolumePhaseCanceled
+	}, site.Patience, site.Look, "the request is Canceled")
+	require.Equal(t, changed, readFile(t, at("etc/app.conf")))
+
 	require.NoError(t, b.Client.Delete(t.Context(), newPod(name, nil), client.GracePeriodSeconds(0)))
 	require.Error(t, run("press-unmounted", "data:etc"))
 	require.Contains(t, string(b.bucket.ReadZipped(t, layout.RestoreResults("press-unmounted"))), "claim press/data: its files are not restored: no Pod that runs mounts it for writing")
 	require.Empty(t, b.restoreRequests(t, "press-unmounted"))
+}
+
+func readFile(t *testing.T, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	return string(data)
 }
