@@ -13,7 +13,6 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/services/deletion/internal/expiry"
-	"github.com/holdfast-io/holdfast/services/deletion/internal/itemaction"
 )
 
 // Run implements engine.Job: it does the work of a claimed request.
@@ -59,62 +58,46 @@ func (j *deletionJob) refuseRequest(ctx context.Context, reason string) error {
 }
 
 // concludeAttempt ends an attempt that was not interrupted.
-func (j *deletionJob) concludeAttempt(ctx context.Context, failures []string, again retryKind) error {
-	if again == whenFree {
-		return j.postponeRequest(ctx, expiry.ReadTries(j.request).Wait(j.remover.Clock.Now().Add(busyPause)), failures)
-	}
+func (j *deletionJob) concludeAttempt(ctx context.Context, failures []string, again bool) error {
 	j.remover.Metrics.countResult(j.backup, len(failures) == 0)
 	if len(failures) > 0 {
-		return j.concludeUnsuccessful(ctx, failures, again == later)
+		return j.concludeUnsuccessful(ctx, failures, again)
 	}
 	j.remover.Log.InfoContext(ctx, "backup deleted", "backup", j.backup.Name, "request", j.request.Name)
 	return j.remover.deletionRequests().removeAll(ctx, j.request)
 }
 
-// retryKind reports whether the same request tries again what failed.
-type retryKind int
-
-const (
-	never retryKind = iota
-	// later means a bounded number of times, with growing pauses.
-	later
-	// whenFree means that nothing failed: a plugin works for other deletions.
-	whenFree
-)
-
-// runSteps removes data, restores and the Backup, in this order, and returns what went wrong. Restores
+// runSteps removes data, restores and the Backup, in this order, and returns what went wrong, and whether
+// the same request tries again, a bounded number of times and with growing pauses. Restores
 // go even when the data stays (Velero 1.18); the Backup does not. Nothing goes while a plugin has
 // not done what it has to do before, which it may be able to later.
-func (j *deletionJob) runSteps(ctx context.Context) (failures []string, again retryKind) {
+func (j *deletionJob) runSteps(ctx context.Context) (failures []string, again bool) {
 	err := j.removeData(ctx)
 	kept := new(keptError)
 	if errors.As(err, &kept) {
-		if errors.Is(err, itemaction.ErrBusy) {
-			return kept.statusMessages(), whenFree
-		}
-		return kept.statusMessages(), later
+		return kept.statusMessages(), true
 	}
 	if err != nil {
 		failures = append(failures, fmt.Sprintf("delete the data of the backup: %v", err))
 	}
 	if j.resumed { // the restores that name the backup may be another one's now
-		return failures, never
+		return failures, false
 	}
 	failpoint.Hit("deletion/data-removed")
 	if err := j.remover.restoreSet().removeRestores(ctx, j.backup.Name, j.held.Confirm); err != nil {
 		failures = append(failures, fmt.Sprintf("delete the restores of the backup: %v", err))
 	}
 	if len(failures) > 0 {
-		return failures, never
+		return failures, false
 	}
 	failpoint.Hit("deletion/restores-removed")
 	if err := j.held.Confirm(ctx); err != nil {
-		return append(failures, fmt.Sprintf("delete the Backup: %v", err)), never
+		return append(failures, fmt.Sprintf("delete the Backup: %v", err)), false
 	}
 	err = j.remover.Client.Delete(ctx, j.backup, client.Preconditions{UID: &j.backup.UID})
 	if client.IgnoreNotFound(err) != nil {
 		failures = append(failures, fmt.Sprintf("delete the Backup: %v", err))
 	}
 	failpoint.Hit("deletion/backup-removed")
-	return failures, never
+	return failures, false
 }
