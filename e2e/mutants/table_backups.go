@@ -79,14 +79,6 @@ var backups = []Mutant{
 		Package: "./services/backup-runner/internal/job", Test: "TestTheCommitIsNotMarkedOverAnothersClaim",
 	},
 	{
-		Name: "the entry of a backup that was replaced stays", Edit: Edit{
-			"services/backup-runner/internal/job/away.go",
-			"err == nil && b.UID == uid",
-			"err == nil",
-		},
-		Package: "./services/backup-runner/internal/job", Test: "TestADeletedBackupLeavesTheLedgerWithItsRunner/replaced",
-	},
-	{
 		Name: "a backup without an entry in the ledger is claimed", Edit: Edit{
 			"services/backup-runner/internal/job/admit.go",
 			"if !admitted {",

@@ -152,8 +152,9 @@ func TestAPlanHoldsWhatTheBackupStores(t *testing.T) {
 	moving := []string{"events", "events.events.k8s.io", "leases.coordination.k8s.io", "backups.velero.io"}
 	b.planBackup(t, velerov1.BackupSpec{IncludeClusterResources: &yes}, "*") // the server answers for all kinds from now on
 	book := ledger.New(b.client, b.client, server)                           // its ConfigMap is made with the first entry
-	require.NoError(t, book.Admit(t.Context(), ledger.Entry{UID: "none", Kind: ledger.KindBackup, Namespace: server, Name: "none"}, ledger.Limits{}))
-	require.NoError(t, book.Release(t.Context(), "none"))
+	none := ledger.Entry{UID: "none", Kind: ledger.KindBackup, Namespace: server, Name: "none"}
+	require.NoError(t, book.Admit(t.Context(), none, ledger.Limits{}))
+	require.NoError(t, book.Withdraw(t.Context(), none))
 	for name, tt := range map[string]struct {
 		spec       velerov1.BackupSpec
 		namespaces []string

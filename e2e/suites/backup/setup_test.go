@@ -125,7 +125,10 @@ func (b *bed) awaitFinished(t *testing.T, backup *velerov1.Backup) *velerov1.Bac
 	require.Eventually(t, func() bool {
 		return b.client.Get(t.Context(), client.ObjectKeyFromObject(backup), backup) == nil && backup.Status.Phase.Terminal()
 	}, testbed.Patience, 50*time.Millisecond, "backup %s ends", backup.Name)
-	require.NoError(t, ledger.New(b.client, b.client, server).Release(t.Context(), backup.UID))
+	l := ledger.New(b.client, b.client, server)
+	entry, _, err := l.Get(t.Context(), backup.UID)
+	require.NoError(t, err)
+	require.NoError(t, l.Withdraw(t.Context(), entry))
 	return backup
 }
 

@@ -132,7 +132,9 @@ func (b *bench) runRestore(t *testing.T, name string, spec velerov1.RestoreSpec,
 		require.NoError(t, b.client.Get(t.Context(), client.ObjectKeyFromObject(restore), restore))
 		return restore.Status.Phase.Terminal()
 	}, testbed.Patience, 100*time.Millisecond, "restore %s ends", name)
-	require.NoError(t, b.ledger.Release(t.Context(), restore.UID))
+	entry, _, err := b.ledger.Get(t.Context(), restore.UID)
+	require.NoError(t, err)
+	require.NoError(t, b.ledger.Withdraw(t.Context(), entry))
 	return restore
 }
 

@@ -157,16 +157,6 @@ func (l *Ledger) Get(ctx context.Context, uid types.UID) (Entry, bool, error) {
 	return b.getEntry(uid)
 }
 
-// Release removes an entry; an absent one is fine.
-func (l *Ledger) Release(ctx context.Context, uid types.UID) error {
-	return l.swapDocument(ctx, func(b *ledgerDocument) error {
-		if !b.removeEntry(uid) {
-			return errUnchanged
-		}
-		return nil
-	})
-}
-
 // Withdraw removes an entry as it was read: a job that was admitted again since keeps its new one.
 func (l *Ledger) Withdraw(ctx context.Context, e Entry) error {
 	return l.swapDocument(ctx, func(b *ledgerDocument) error {

@@ -56,13 +56,13 @@ func newShakyClient(t *testing.T, p float64) client.Client {
 	}).Build()
 }
 
-func TestAdmitGetListRelease(t *testing.T) {
+func TestAdmitGetListWithdraw(t *testing.T) {
 	c := fake.NewClientBuilder().Build()
 	l := ledger.New(c, c, "velero")
 	_, found, err := l.Get(t.Context(), "1")
 	require.NoError(t, err)
 	require.False(t, found, "an absent ConfigMap is an empty ledger")
-	require.NoError(t, l.Release(t.Context(), "1"))
+	require.NoError(t, l.Withdraw(t.Context(), backupEntry("1")))
 
 	require.NoError(t, l.Admit(t.Context(), backupEntry("1", "b", "a", "b"), ledger.Limits{Backups: 2}))
 	later := restoreEntry("0", "c")
@@ -79,7 +79,7 @@ func TestAdmitGetListRelease(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []ledger.Entry{backupEntry("1", "a", "b"), later}, entries, "oldest first, unchanged")
 
-	require.NoError(t, l.Release(t.Context(), "1"))
+	require.NoError(t, l.Withdraw(t.Context(), backupEntry("1")))
 	entries, err = l.List(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, []ledger.Entry{later}, entries)
@@ -138,7 +138,7 @@ func TestARestoreThatIgnoresBackups(t *testing.T) {
 	again.IgnoreBackups = true
 	require.ErrorAs(t, l.Admit(t.Context(), again, ledger.Limits{}), &overlap)
 	require.Equal(t, "r-4", overlap.With.Name, "a running restore is never ignored")
-	require.NoError(t, l.Release(t.Context(), "1"))
+	require.NoError(t, l.Withdraw(t.Context(), backupEntry("1")))
 	require.ErrorAs(t, l.Admit(t.Context(), backupEntry("6", "a"), ledger.Limits{}), &overlap)
 	require.Equal(t, "r-4", overlap.With.Name, "no backup starts beside it")
 }
@@ -301,7 +301,7 @@ func TestConcurrentAdmitsNeverOverlap(t *testing.T) {
 				}
 				admitted.Store(e.UID, true)
 				witness.leaveEntry(e)
-				if err := l.Release(t.Context(), e.UID); err != nil {
+				if err := l.Withdraw(t.Context(), e); err != nil {
 					t.Error(err)
 					return
 				}
@@ -343,7 +343,7 @@ func TestAdmitWhileOthersStand(t *testing.T) {
 	l := ledger.New(c, c, "velero")
 	require.NoError(t, l.Admit(t.Context(), backupEntry("1", "a"), ledger.Limits{}))
 	require.NoError(t, l.Admit(t.Context(), backupEntry("2", "b"), ledger.Limits{}, "1"))
-	require.NoError(t, l.Release(t.Context(), "1"))
+	require.NoError(t, l.Withdraw(t.Context(), backupEntry("1")))
 	require.ErrorIs(t, l.Admit(t.Context(), backupEntry("3", "c"), ledger.Limits{}, "2", "1"), ledger.ErrMoved)
 	require.NoError(t, l.Admit(t.Context(), backupEntry("2", "b"), ledger.Limits{}, "1"), "admitted already")
 	_, found, err := l.Get(t.Context(), "3")

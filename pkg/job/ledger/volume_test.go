@@ -32,7 +32,7 @@ func TestVolumeLocks(t *testing.T) {
 
 	require.NoError(t, l.Withdraw(ctx, two))
 	require.NoError(t, l.LockVolume(ctx, "1", "disk"))
-	require.NoError(t, l.Release(ctx, "1"))
+	require.NoError(t, l.Withdraw(ctx, backupEntry("1")))
 	cm := &corev1.ConfigMap{}
 	require.NoError(t, c.Get(ctx, client.ObjectKey{Namespace: "velero", Name: ledger.Name}, cm))
 	require.Empty(t, cm.Data, "nothing is left of jobs that are over")
@@ -52,7 +52,7 @@ func TestAJobThatLeavesKeepsTheVolumesOfOthersLocked(t *testing.T) {
 		require.NoError(t, l.LockVolume(ctx, uid, volume))
 	}
 	require.NoError(t, l.Admit(ctx, backupEntry("3", "c"), ledger.Limits{}))
-	require.NoError(t, l.Release(ctx, "1"))
+	require.NoError(t, l.Withdraw(ctx, backupEntry("1")))
 	require.NoError(t, l.LockVolume(ctx, "3", "first"))
 	require.ErrorIs(t, l.LockVolume(ctx, "3", "second"), ledger.ErrVolumeBusy)
 }

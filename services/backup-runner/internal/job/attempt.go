@@ -71,8 +71,7 @@ func (a *attempt) Run(ctx context.Context, held *Held) error {
 	return a.concludeAttempt(a.runBackup(ctx))
 }
 
-// concludeAttempt returns the error of an attempt for the engine. The ledger entry of a backup that is
-// gone is removed. A backup whose bucket is away ends as Failed on the object alone: without the mark of a
+// concludeAttempt returns the error of an attempt for the engine. A backup whose bucket is away ends as Failed on the object alone: without the mark of a
 // commit the bucket holds no other end. One that may be committed, or that finalizes, is released and tried
 // again, after the post hooks of its Pods.
 func (a *attempt) concludeAttempt(err error) error {
@@ -81,7 +80,6 @@ func (a *attempt) concludeAttempt(err error) error {
 	}
 	if errors.Is(context.Cause(a.owned), claim.ErrLost) || errors.Is(err, claim.ErrLost) || errors.Is(err, journal.ErrFenced) {
 		a.handleLostClaim()
-		a.releaseEntry(a.owned)
 		return fmt.Errorf("%w: %w", claim.ErrLost, err)
 	}
 	var away *unreachableError

@@ -1,14 +1,8 @@
 package job
 
 import (
-	"context"
 	"errors"
 	"time"
-
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 )
 
 // lastWriteLimit bounds a write that ends the work of this process on a backup.
@@ -33,25 +27,4 @@ func (a *attempt) patience() time.Duration {
 		return min(cancelledPatience, a.StorePatience)
 	}
 	return a.StorePatience
-}
-
-// releaseEntry takes a deleted backup out of the ledger, now that no process works on it any more.
-// If another instance may have taken it over before, its entry stays until queue-scheduler has
-// detected the end of this one too.
-func (a *attempt) releaseEntry(ctx context.Context) {
-	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), lastWriteLimit)
-	defer stop()
-	if err := a.held.Confirm(ctx); err != nil {
-		return
-	}
-	uid, b := a.held.Object.UID, &velerov1.Backup{}
-	err := a.Reader.Get(ctx, client.ObjectKeyFromObject(a.held.Object), b)
-	if err == nil && b.UID == uid || err != nil && !apierrors.IsNotFound(err) {
-		return
-	}
-	if err := a.Ledger.Release(ctx, uid); err != nil && !errors.Is(err, context.Canceled) {
-		a.held.Log.WarnContext(ctx, "ledger entry of a deleted backup not released, it will be", "error", err)
-		return
-	}
-	a.held.Log.InfoContext(ctx, "ledger entry of a deleted backup released")
 }

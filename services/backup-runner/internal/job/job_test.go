@@ -275,7 +275,7 @@ func TestNothingToDo(t *testing.T) {
 	require.NoError(t, w.Run(t.Context(), "absent", "uid-9"))
 	b := w.admitBackup(t, "b1")
 	require.NoError(t, w.Run(t.Context(), "b1", "uid-of-an-older-object"))
-	require.NoError(t, ledger.New(w.client, w.client, namespace).Release(t.Context(), b.UID))
+	require.NoError(t, ledger.New(w.client, w.client, namespace).Withdraw(t.Context(), ledger.Entry{UID: b.UID, Since: time.Unix(1, 0)}))
 	require.NoError(t, w.Run(t.Context(), "b1", b.UID), "not admitted")
 	require.Equal(t, velerov1.BackupPhaseReadyToStart, w.readBackup(t, b).Status.Phase)
 	require.Empty(t, w.store.Keys())

@@ -38,8 +38,6 @@ const GracePeriod = 5 * time.Second
 
 // Ledger is the list of what was admitted; ledger.Ledger is one.
 type Ledger interface {
-	// Release removes the entry of a backup whose object is gone.
-	Release(ctx context.Context, uid types.UID) error
 	LockVolume(ctx context.Context, uid types.UID, volume string) error
 	UnlockVolume(ctx context.Context, uid types.UID, volume string) error
 	Get(ctx context.Context, uid types.UID) (ledger.Entry, bool, error)

@@ -16,8 +16,7 @@ import (
 
 // releaseEnded takes out of the ledger what has run. What was listed as waiting or running keeps its
 // entry; each other object is read for itself, now and uncached, before its entry goes. One that is
-// gone may be run by a process that has not noticed yet: its entry stays for a claim timeout,
-// unless its runner takes it out before.
+// gone may be run by a process that has not noticed yet: its entry stays for a claim timeout.
 func (s *Scheduler) releaseEnded(ctx context.Context, v *passView) error {
 	var errs []error
 	kept := v.entries[:0:0]
