@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"path/filepath"
 
+	"golang.org/x/sync/semaphore"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -97,7 +98,7 @@ func (a *App) buildParts() {
 	})
 	rebuilder := server.NewRebuilder(server.RebuilderConfig{Reader: a.clusterReader(), Namespace: namespace, Opener: a.opener, WorkDir: a.runtime.WorkDir(), Log: c.Log, Clock: c.Clock})
 	a.runtime.Go("manifests", rebuilder.Run)
-	manifests := &server.Server{Reader: a.clusterReader(), Namespace: namespace, Opener: a.opener, Rebuilder: rebuilder, Index: a.index, Clock: c.Clock}
+	manifests := &server.Server{Reader: a.clusterReader(), Namespace: namespace, Opener: a.opener, Rebuilder: rebuilder, Index: a.index, Clock: c.Clock, Graphs: semaphore.NewWeighted(1)}
 	manifestv1.RegisterManifestServiceServer(a.runtime.GRPC(), manifests)
 	a.verifier = verification.New(verification.Config{
 		Reader: a.clusterReader(), Client: a.clusterClient(), Namespace: namespace, Verify: manifests.Verify, Clock: c.Clock, Log: c.Log,

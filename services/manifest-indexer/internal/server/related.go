@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 
 	"google.golang.org/grpc"
 
@@ -46,11 +45,10 @@ func (s *Server) collectRelated(ctx context.Context, req *manifestv1.ListRelated
 		return nil, err
 	}
 	defer m.close(&err)
-	// A graph of a large backup takes much of the memory that there is.
-	if err := s.graphs.acquire(ctx); err != nil {
-		return nil, err
+	if err := s.Graphs.Acquire(ctx, 1); err != nil {
+		return nil, context.Cause(ctx)
 	}
-	defer s.graphs.release()
+	defer s.Graphs.Release(1)
 	root, err := m.readGraph(ctx, req)
 	if err != nil {
 		return nil, err
@@ -75,25 +73,6 @@ func (s *Server) collectRelated(ctx context.Context, req *manifestv1.ListRelated
 	}
 	return messages, nil
 }
-
-// slot is a place for one call at a time. The zero value is a free one.
-type slot struct {
-	made  sync.Once
-	taken chan struct{}
-}
-
-// acquire waits for the slot as long as ctx lasts.
-func (s *slot) acquire(ctx context.Context) error {
-	s.made.Do(func() { s.taken = make(chan struct{}, 1) })
-	select {
-	case s.taken <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-func (s *slot) release() { <-s.taken }
 
 // readGraph reads the graph of a backup, and finds an item in it.
 func (m *openManifestFile) readGraph(ctx context.Context, req itemRequest) (root manifest.Node, err error) {

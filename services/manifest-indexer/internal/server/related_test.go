@@ -92,14 +92,13 @@ func TestListRelatedIsBounded(t *testing.T) {
 func TestListRelatedWaitsAsLongAsItsCaller(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
-	require.NoError(t, b.s.graphs.acquire(t.Context()))
+	require.NoError(t, b.s.Graphs.Acquire(t.Context(), 1))
 	ctx, cancel := context.WithCancelCause(t.Context())
 	require.ErrorContains(t, b.s.ListRelated(&manifestv1.ListRelatedRequest{Backup: "absent", Uid: "uid-web"}, &relatedStream{ctx: ctx}), `backup "absent"`)
 	gone := errors.New("the caller is gone")
 	cancel(gone)
 	req := &manifestv1.ListRelatedRequest{Backup: "b", Uid: "uid-web"}
-	require.ErrorIs(t, b.s.graphs.acquire(ctx), gone)
 	require.ErrorIs(t, b.s.ListRelated(req, &relatedStream{ctx: ctx}), context.Canceled)
-	b.s.graphs.release()
+	b.s.Graphs.Release(1)
 	require.NoError(t, b.s.ListRelated(req, &relatedStream{ctx: t.Context()}))
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 
+	"golang.org/x/sync/semaphore"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -47,8 +48,8 @@ type Server struct {
 	Index *search.Indexer
 	// Clock says when a long call tells how far it is.
 	Clock clock.PassiveClock
-
-	graphs slot // of the one call that has a graph
+	// Graphs bounds how many calls have a graph at once: that of a large backup takes much of the memory that there is.
+	Graphs *semaphore.Weighted
 }
 
 // GetManifest implements ManifestService.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/semaphore"
 	"google.golang.org/grpc/codes"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -51,7 +52,7 @@ func newBackup(name string) *velerov1.Backup {
 
 // startServer makes the server and does the work of its Rebuilder until the test ends.
 func (b *bed) startServer(c client.Client) {
-	b.s = &Server{Reader: c, Namespace: "velero", Opener: b, Clock: clock.RealClock{}, Rebuilder: NewRebuilder(RebuilderConfig{
+	b.s = &Server{Reader: c, Namespace: "velero", Opener: b, Clock: clock.RealClock{}, Graphs: semaphore.NewWeighted(1), Rebuilder: NewRebuilder(RebuilderConfig{
 		Reader: c, Namespace: "velero", Opener: b, WorkDir: b.t.TempDir(), Log: slog.New(slog.DiscardHandler), Clock: clock.RealClock{},
 	})}
 	ctx, cancel := context.WithCancel(context.Background())
