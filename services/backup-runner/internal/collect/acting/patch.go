@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 
+	jsonpatch "github.com/evanphx/json-patch/v5"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
@@ -25,15 +25,15 @@ func (t *objectTurn) repeatChanges(ctx context.Context, a action.BackupItem, o *
 	if err != nil || out == nil || len(out.Patch) == 0 {
 		return unchanged, err
 	}
-	patch, err := action.FromJSON(out.Patch).Content()
-	if err != nil {
-		return unchanged, fmt.Errorf("action %s: what it changed before the operations: %w", a.Name(), err)
-	}
-	current, err := o.Copy()
+	current, err := o.JSON()
 	if err != nil {
 		return unchanged, err
 	}
-	return action.BackupResult{Object: action.FromContent(applyMergePatch(current.Object, patch))}, nil
+	changed, err := jsonpatch.MergePatch(current, out.Patch)
+	if err != nil {
+		return unchanged, fmt.Errorf("action %s: what it changed before the operations: %w", a.Name(), err)
+	}
+	return action.BackupResult{Object: action.FromJSON(changed)}, nil
 }
 
 // patchOf is what a call changed about an object; nil for nothing.
@@ -78,25 +78,6 @@ func mergePatchBetween(before, after map[string]any) map[string]any {
 		}
 	}
 	return patch
-}
-
-// applyMergePatch applies a JSON merge patch to a value, which it changes and returns.
-func applyMergePatch(value, patch map[string]any) map[string]any {
-	if value == nil {
-		value = map[string]any{}
-	}
-	for name, change := range patch {
-		inner := asMap(change)
-		switch {
-		case change == nil:
-			delete(value, name)
-		case inner != nil:
-			value[name] = applyMergePatch(asMap(value[name]), inner)
-		default:
-			value[name] = runtime.DeepCopyJSONValue(change)
-		}
-	}
-	return value
 }
 
 func asMap(value any) map[string]any {
