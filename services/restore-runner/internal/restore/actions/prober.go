@@ -17,8 +17,6 @@ const (
 	probePeriod = time.Second
 	// maxProbes is how many questions are put to one action at once.
 	maxProbes = 8
-	// maxRetries is how often a question is repeated whose process died.
-	maxRetries = 2
 )
 
 // Probe is a check that is repeated until the action reports readiness or fails, or the time is
@@ -36,7 +34,6 @@ type Probe struct {
 	// hide ends that the wait is shown.
 	hide func()
 
-	deaths int // calls whose process died
 	until  time.Time
 	due    bool
 	cancel context.CancelFunc // of the call under way, nil for none
@@ -46,11 +43,9 @@ type Probe struct {
 type Prober struct {
 	clock   clock.WithTicker
 	restore *action.Restore
-	// collateral reports whether another call may have caused an error; nil is always false.
-	collateral func(error) bool
-	woken      chan int32 // nodes that need not wait any longer
-	added      chan *Probe
-	answers    chan probeAnswer
+	woken   chan int32 // nodes that need not wait any longer
+	added   chan *Probe
+	answers chan probeAnswer
 
 	// Of the one goroutine.
 	open  []*Probe // the one that was asked longest ago first
@@ -65,11 +60,10 @@ type probeAnswer struct {
 }
 
 // NewProber returns a prober that sends the nodes of probes that came to an end to woken. restore is the
-// Restore as actions get it; collateral reports whether another call may have caused an error, nil
-// is always false.
-func NewProber(c clock.WithTicker, restore *action.Restore, collateral func(error) bool, woken chan int32) *Prober {
+// Restore as actions get it.
+func NewProber(c clock.WithTicker, restore *action.Restore, woken chan int32) *Prober {
 	return &Prober{
-		clock: c, restore: restore, collateral: collateral, woken: woken, added: make(chan *Probe), answers: make(chan probeAnswer), calls: map[string]int{},
+		clock: c, restore: restore, woken: woken, added: make(chan *Probe), answers: make(chan probeAnswer), calls: map[string]int{},
 	}
 }
 
@@ -138,8 +132,6 @@ func (p *Prober) takeAnswer(ctx context.Context, r probeAnswer) {
 		return
 	}
 	switch {
-	case r.err != nil && q.deaths < maxRetries && p.collateral != nil && p.collateral(r.err):
-		q.deaths++ // perhaps another object's doing: it is asked again when it is due
 	case r.err != nil:
 		p.finishProbe(ctx, q, fmt.Errorf("whether additional items are ready is not known: %w", r.err))
 	case r.ready:
