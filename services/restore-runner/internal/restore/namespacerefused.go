@@ -150,21 +150,3 @@ func describeKeys(keys []metadataKey) string {
 	}
 	return strings.Join(texts, ", ")
 }
-
-// reportMissing reports labels and annotations that a namespace lacks which an earlier holder of the
-// restore created, or a request whose answer was lost: it may have been refused with them.
-func (c *namespaceCreator) reportMissing(ctx context.Context, e *outcome.Entry, r *apply.Request) {
-	keys := metadataKeys(r.Object)
-	if len(keys) == 0 {
-		return
-	}
-	live, err := c.Existing.Get(ctx, r.Target)
-	if err != nil || live == nil {
-		return
-	}
-	present := metadataKeys(live)
-	keys = slices.DeleteFunc(keys, func(k metadataKey) bool { return slices.Contains(present, k) })
-	if len(keys) > 0 {
-		e.Warn(fmt.Sprintf("namespace %q, which this restore created before it was interrupted, lacks %s", r.Name, describeKeys(keys)))
-	}
-}

@@ -210,8 +210,6 @@ func (c *namespaceCreator) ensureNamespace(ctx context.Context, e *outcome.Entry
 		return apply.Result{}, c.Timeouts.Deleted()
 	case result.Action == apply.Created && result.Version != "":
 		c.Targets.Create(r.Name)
-	case result.Action == apply.Created:
-		c.reportMissing(ctx, e, &r)
 	}
 	return result, nil
 }

@@ -10,8 +10,6 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore"
 )
 
 const spacePath = "/api/v1/namespaces/a"
@@ -218,13 +216,4 @@ func TestANamespaceIsUpdatedWithoutWhatAdmissionRefuses(t *testing.T) {
 			require.NotContains(t, f.results.Warnings.allMessages(), "could not")
 		})
 	}
-}
-
-func TestASuccessorSaysWhatANamespaceWasCreatedWithout(t *testing.T) {
-	s, b := kubetest.Start(t), spaceBackup(object{"team": "red"})
-	runRestore(t, s, b, velerov1.RestoreSpec{})
-	s.Change(spacePath, func(live object) { delete(kubetest.Meta(live)["labels"].(object), "team") })
-	f := runRestore(t, s, b, velerov1.RestoreSpec{}, func(c *restore.Config) { c.History = &outcome.History{Resumed: true} })
-	require.Equal(t, []string{"a(created)"}, f.list["v1/Namespace"])
-	require.Contains(t, f.results.Warnings.allMessages(), `namespace "a", which this restore created before it was interrupted, lacks label team`)
 }
