@@ -3,7 +3,6 @@
 package csistorage
 
 import (
-	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -15,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -25,18 +25,19 @@ import (
 
 const (
 	// Driver is the name of the driver.
-	Driver = "directory.example.com"
+	Driver = directorydriver.Name
 	// Class names the class of storage, and that of snapshots, whose policy is Delete.
-	Class = "directories"
+	Class = "csi"
 	// Late names a class of storage whose volumes are made for their first consumers.
 	Late = "late"
 )
 
 // Storage is what a cluster has got.
 type Storage struct {
-	Driver      *directorydriver.Driver
+	Driver      *directorydriver.Driver // nil for that of a node
 	Controllers *csicontrollers.Controllers
 	client      client.Client
+	dir         string // of the driver
 }
 
 // logLines is how much of each controller's log a test that failed shows.
@@ -46,15 +47,22 @@ const logLines = 15
 // the test.
 func Start(t *testing.T, cluster *testbed.Cluster, c client.Client) *Storage {
 	t.Helper()
-	require.NoError(t, csicontrollers.Define(t.Context(), cluster.RestConfig()))
 	dir := t.TempDir()
-	socket := filepath.Join(dir, "csi.sock")
-	s := &Storage{client: c}
-	var err error
-	s.Driver, err = directorydriver.Start(directorydriver.Config{Name: Driver, Dir: dir, Socket: socket, Clock: clock.RealClock{}})
+	driver, err := directorydriver.Start(directorydriver.Config{Name: Driver, Dir: dir, Socket: directorydriver.SocketIn(dir), Clock: clock.RealClock{}})
 	require.NoError(t, err)
-	t.Cleanup(s.Driver.Close)
-	s.Controllers, err = csicontrollers.Start(csicontrollers.Config{Kubeconfig: cluster.Kubeconfig(), Socket: socket, Dir: dir})
+	t.Cleanup(driver.Close)
+	s := Serve(t, cluster.RestConfig(), cluster.Kubeconfig(), dir, c)
+	s.Driver = driver
+	return s
+}
+
+// Serve is Start for a driver that runs in a directory, as that of a node does.
+func Serve(t *testing.T, config *rest.Config, kubeconfig, dir string, c client.Client) *Storage {
+	t.Helper()
+	require.NoError(t, csicontrollers.Define(t.Context(), config))
+	s := &Storage{client: c, dir: dir}
+	var err error
+	s.Controllers, err = csicontrollers.Start(csicontrollers.Config{Kubeconfig: kubeconfig, Socket: directorydriver.SocketIn(dir), Dir: t.TempDir()})
 	require.NoError(t, err)
 	t.Cleanup(s.Controllers.Stop)
 	t.Cleanup(func() {
@@ -62,6 +70,9 @@ func Start(t *testing.T, cluster *testbed.Cluster, c client.Client) *Storage {
 			t.Log(s.Controllers.Logs(logLines))
 		}
 	})
+	require.NoError(t, c.Create(t.Context(), &storagev1.CSIDriver{
+		ObjectMeta: metav1.ObjectMeta{Name: Driver}, Spec: storagev1.CSIDriverSpec{AttachRequired: new(false)},
+	}))
 	for name, mode := range map[string]storagev1.VolumeBindingMode{Class: storagev1.VolumeBindingImmediate, Late: storagev1.VolumeBindingWaitForFirstConsumer} {
 		reclaim := corev1.PersistentVolumeReclaimDelete
 		require.NoError(t, c.Create(t.Context(), &storagev1.StorageClass{

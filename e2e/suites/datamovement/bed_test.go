@@ -4,11 +4,8 @@ import (
 	"fmt"
 	"testing"
 
-	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -139,45 +136,8 @@ func (b *bed) downloads(t *testing.T, restore string) map[string]v2alpha1.DataDo
 	return found
 }
 
-// requireNothingLeft waits until the cluster has no snapshot, no mover, and nothing that was made for one, and the driver no snapshot.
+// requireNothingLeft waits until nothing is left that was made to move data.
 func (b *bed) requireNothingLeft(t *testing.T) {
 	t.Helper()
-	var left []string
-	if !assert.Eventually(t, func() bool { left = b.listLeft(t); return len(left) == 0 }, site.Patience, site.Look, "nothing is left on the way") {
-		require.Empty(t, left)
-	}
-}
-
-func (b *bed) listLeft(t *testing.T) (left []string) {
-	t.Helper()
-	inServer := []client.ListOption{client.InNamespace(site.Server)}
-	for _, list := range []client.ObjectList{&snapshotv1.VolumeSnapshotList{}, &snapshotv1.VolumeSnapshotContentList{}} {
-		left = append(left, b.listNames(t, list)...)
-	}
-	left = append(left, b.listNames(t, &corev1.PersistentVolumeClaimList{}, inServer...)...)
-	for _, list := range []client.ObjectList{&corev1.PodList{}, &corev1.SecretList{}} {
-		left = append(left, b.listNames(t, list, append(inServer, client.HasLabels{moverpods.Label})...)...)
-	}
-	volumes := &corev1.PersistentVolumeList{}
-	require.NoError(t, b.Client.List(t.Context(), volumes))
-	for _, v := range volumes.Items {
-		if v.Spec.ClaimRef == nil || v.Spec.ClaimRef.Namespace == site.Server || v.Status.Phase != corev1.VolumeBound {
-			left = append(left, "PersistentVolume "+v.Name)
-		}
-	}
-	for _, s := range b.storage.Driver.Snapshots() {
-		left = append(left, "snapshot of the driver "+s.ID)
-	}
-	return left
-}
-
-func (b *bed) listNames(t *testing.T, list client.ObjectList, options ...client.ListOption) (names []string) {
-	t.Helper()
-	require.NoError(t, b.Client.List(t.Context(), list, options...))
-	items, err := meta.ExtractList(list)
-	require.NoError(t, err)
-	for _, item := range items {
-		names = append(names, fmt.Sprintf("%T %s", item, client.ObjectKeyFromObject(item.(client.Object))))
-	}
-	return names
+	b.storage.RequireNothingLeft(t, site.Server)
 }
