@@ -2,8 +2,6 @@ package node
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 )
 
@@ -14,20 +12,12 @@ type Connection struct{ Client, Server, Port string }
 // Connections returns the connections in the node's table, which keeps those that have ended for two
 // minutes, each once.
 func Connections(dir string) (map[Connection]bool, error) {
-	dir, err := filepath.Abs(dir)
-	if err != nil {
-		return nil, err
-	}
-	s, err := readState(dir)
-	if err != nil {
-		return nil, err
-	}
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/nf_conntrack", s.Pid))
+	text, err := readProc(dir, "net/nf_conntrack")
 	if err != nil {
 		return nil, fmt.Errorf("read the node's connections: %w", err)
 	}
 	found := map[Connection]bool{}
-	for line := range strings.Lines(string(text)) {
+	for line := range strings.Lines(text) {
 		if c, ok := parseConnection(line); ok {
 			found[c] = true
 		}

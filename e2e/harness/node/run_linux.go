@@ -13,7 +13,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
 
+	"github.com/holdfast-io/holdfast/e2e/harness/directorydriver"
 	"github.com/holdfast-io/holdfast/e2e/harness/ociimage"
 	"github.com/holdfast-io/holdfast/e2e/harness/testbed"
 )
@@ -47,6 +49,13 @@ func Run(ctx context.Context, dir string, link int) error {
 	if err != nil {
 		return err
 	}
+	driver, err := directorydriver.Start(directorydriver.Config{
+		Name: directorydriver.Name, Dir: DriverDir(dir), Socket: directorydriver.SocketIn(DriverDir(dir)), Clock: clock.RealClock{}, Kubelet: kubeletRoot,
+	})
+	if err != nil {
+		return err
+	}
+	defer driver.Close()
 	ended := make(chan error, 1)
 	stops, err := p.startProcesses(ctx, client, ended)
 	defer func() {

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 )
 
@@ -26,6 +27,10 @@ const (
 	readyFile = "store.json"
 	logFile   = "node.log"
 )
+
+// DriverDir returns the directory of the CSI driver of a cluster, in which it listens on its usual socket. csistorage
+// gives the cluster what else CSI volumes take.
+func DriverDir(dir string) string { return filepath.Join(dir, "csi") }
 
 // ErrNotRunning means that no cluster runs in a directory.
 var ErrNotRunning = errors.New("no cluster with a node runs there")
@@ -53,6 +58,34 @@ func readState(dir string) (s clusterState, err error) {
 		return s, fmt.Errorf("read the state of the cluster: %w", err)
 	}
 	return s, nil
+}
+
+// Mounts returns the mount points in the namespace of a cluster's node.
+func Mounts(dir string) (points []string, err error) {
+	text, err := readProc(dir, "mountinfo")
+	if err != nil {
+		return nil, fmt.Errorf("read the node's mounts: %w", err)
+	}
+	for line := range strings.Lines(text) {
+		if fields := strings.Fields(line); len(fields) > 4 {
+			points = append(points, fields[4])
+		}
+	}
+	return points, nil
+}
+
+// readProc reads a file of /proc about the first process of a cluster.
+func readProc(dir, name string) (string, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	s, err := readState(dir)
+	if err != nil {
+		return "", err
+	}
+	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(s.Pid), name))
+	return string(text), err
 }
 
 // isRunning reports whether the first process is there and still this cluster's: it has dir in its command

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/holdfast-io/holdfast/e2e/harness/directorydriver"
 	"github.com/holdfast-io/holdfast/e2e/harness/testbed"
 )
 
@@ -147,7 +148,7 @@ func Down(ctx context.Context, dir string) error {
 }
 
 // stopCluster ends every process of a cluster, with the mounts and networks in its namespaces, and removes
-// its device and its cgroups, which succeeds when the last process has ended. It may be repeated.
+// its network device, its cgroups and its loop devices, which succeeds when the last process has ended. It may be repeated.
 func stopCluster(ctx context.Context, dir string, s clusterState) error {
 	signal, deadline := syscall.SIGTERM, time.Now().Add(stopGrace)
 	for s.isRunning(dir) {
@@ -166,7 +167,8 @@ func stopCluster(ctx context.Context, dir string, s clusterState) error {
 			errs = err
 		}
 	}
-	return errors.Join(errs, removeCgroups(cgroupOf(s.Link)))
+	errs = errors.Join(errs, removeCgroups(cgroupOf(s.Link))) // no process is left that has a device open
+	return errors.Join(errs, directorydriver.ReleaseDevices(DriverDir(dir)))
 }
 
 func fileExists(path string) bool {

@@ -16,7 +16,7 @@ import (
 )
 
 // machineState returns what a node could leave on this machine or change of it: mounts, network devices,
-// routes, packet filters, cgroups and settings of the kernel.
+// loop devices, routes, packet filters, cgroups and settings of the kernel.
 func machineState(t *testing.T) map[string][]string {
 	t.Helper()
 	found := map[string][]string{
@@ -24,7 +24,7 @@ func machineState(t *testing.T) map[string][]string {
 		"routes": commandLines(t, "ip", "-4", "route"),
 		"filter": commandLines(t, "iptables-save"),
 	}
-	for name, pattern := range map[string]string{"devices": "/sys/class/net/*", "cgroups": "/sys/fs/cgroup/*/*"} {
+	for name, pattern := range map[string]string{"devices": "/sys/class/net/*", "cgroups": "/sys/fs/cgroup/*/*", "loops": "/sys/block/loop*/loop"} {
 		paths, err := filepath.Glob(pattern)
 		require.NoError(t, err)
 		found[name] = paths
