@@ -156,12 +156,13 @@ cluster-down: ## stop it and remove its data
 # Not part of `make test`: it takes root, and is compared with the whole machine, where nothing else starts or stops a node meanwhile.
 .PHONY: e2e-cluster
 e2e-cluster: TEST_TIMEOUT := 90m
-e2e-cluster: ## test the cluster with a node, as root, that nothing of it is left, and the chart on it (EARLIER=commit to upgrade from)
+e2e-cluster: ## test the cluster with a node, as root, its CSI driver, that nothing of it is left, and the chart on it (EARLIER=commit to upgrade from)
 	@e2e/tools/noderequirements.sh
-	@e2e/tools/build.sh $(CONTROL_PLANE) $(NODE) versitygw helm grpcurl velero
+	@e2e/tools/build.sh $(CONTROL_PLANE) $(NODE) $(CSI) versitygw helm grpcurl velero
 	@$(MAKE) --no-print-directory build
 	@$(MAKE) --no-print-directory images ARCHS=$$(go env GOARCH)
 	@e2e/tools/earlier.sh $(EARLIER)
+	@$(PLAIN) $(E2E) -count=1 -tags node ./e2e/harness/directorydriver
 	@$(PLAIN) $(E2E) -count=1 -tags node ./e2e/suites/node
 	@$(PLAIN) $(E2E) -count=1 -tags node ./e2e/suites/install
 
