@@ -2,6 +2,7 @@ package source
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 
 	kopiafs "github.com/kopia/kopia/fs"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-io/holdfast/services/volume-mover/internal/outcome"
 )
@@ -102,6 +104,33 @@ func TestOrder(t *testing.T) {
 	}))
 	require.Len(t, names, 300)
 	require.IsIncreasing(t, names)
+}
+
+// TestAttributes checks that an entry with attributes is found by descriptor, and by path where the kernel knows no other
+// way.
+func TestAttributes(t *testing.T) {
+	for _, link := range []string{"", "/proc/self/fd/%d/"} {
+		dir, _, _ := list(t, "plain", "rich")
+		require.NoError(t, unix.Setxattr(filepath.Join(dir, "rich"), "user.holdfast", []byte("x"), 0))
+		var found []string
+		v, err := Open(dir, time.Now(), func(path string, rule outcome.Rule, _ error) { found = append(found, path+" "+string(rule)) })
+		require.NoError(t, err)
+		root, err := v.Root()
+		require.NoError(t, err)
+		iterator, err := root.Iterate(t.Context())
+		require.NoError(t, err)
+		listing := iterator.(*directoryListing)
+		if link != "" {
+			listing.link = fmt.Sprintf(link, listing.fd)
+		}
+		for range 3 {
+			_, err := listing.Next(t.Context())
+			require.NoError(t, err)
+		}
+		require.Equal(t, []string{"rich attributes"}, found)
+		listing.Close()
+		require.NoError(t, v.Close())
+	}
 }
 
 // TestDevice reads a file in the place of a block device.

@@ -24,7 +24,7 @@ import (
 const graceOfCancel = 25 * time.Second
 
 // measureDelay is after how much time the volume is read once more, for how much there is.
-const measureDelay = 5 * time.Second
+const measureDelay = 10 * time.Second
 
 // Spec is what to upload.
 type Spec struct {
