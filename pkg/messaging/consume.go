@@ -19,8 +19,8 @@ import (
 const (
 	defaultAckWait = 30 * time.Second
 	// A pull waits this long at the server. Two missed heartbeats end it: a hint that was on its
-	// way to it then waits for AckWait, so they are slow enough for a machine under load. A server
-	// that went away and came back is noticed by the connection at once.
+	// way to it then waits for AckWait, so they are slow enough for a machine under load. So is a pull ended
+	// that a server forgot which went away and came back.
 	pullWait      = 30 * time.Second
 	pullHeartbeat = 5 * time.Second
 	// A handler that panicked is tried again after panicRetry, and given up at the panicLimit-th
@@ -108,7 +108,7 @@ func (w *hintWorker) openConsumer(ctx context.Context) (jetstream.Consumer, erro
 
 // pullHint waits for one hint and handles it; nil when none came.
 func (w *hintWorker) pullHint(ctx context.Context, consumer jetstream.Consumer) error {
-	waiting, cancel := w.waitContext(ctx)
+	waiting, cancel := context.WithTimeout(ctx, pullWait)
 	defer cancel()
 	batch, err := consumer.Fetch(1, jetstream.FetchContext(waiting), jetstream.FetchHeartbeat(pullHeartbeat))
 	if err != nil {

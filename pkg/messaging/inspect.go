@@ -48,9 +48,7 @@ func Inspect(ctx context.Context, cfg Config) (*State, error) {
 	if err := CheckURL(cfg.URL); err != nil {
 		return nil, fmt.Errorf("url %w", err)
 	}
-	line := newLine(ctx)
-	defer line.end()
-	options, err := connectOptions(cfg, line)
+	options, err := connectOptions(cfg)
 	if err != nil {
 		return nil, err
 	}

@@ -72,7 +72,6 @@ type Client struct {
 	conn   *nats.Conn
 	js     jetstream.JetStream
 	tracer trace.Tracer
-	line   *connectionLine
 	name   installation
 	dead   *prometheus.CounterVec
 }
@@ -94,8 +93,7 @@ func Connect(ctx context.Context, cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to nats: %w", err)
 	}
-	line := newLine(ctx)
-	options, err := connectOptions(cfg, line)
+	options, err := connectOptions(cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +106,7 @@ func Connect(ctx context.Context, cfg Config) (*Client, error) {
 		conn.Close()
 		return nil, fmt.Errorf("connect to nats: %w", err)
 	}
-	return &Client{cfg: cfg, conn: conn, js: js, tracer: cfg.Tracer.Tracer(tracerName), line: line, dead: dead}, nil
+	return &Client{cfg: cfg, conn: conn, js: js, tracer: cfg.Tracer.Tracer(tracerName), dead: dead}, nil
 }
 
 // CheckURL refuses what is not one URL or a comma-separated list of them. The error begins with a
@@ -131,7 +129,7 @@ func CheckURL(text string) error {
 
 // connectOptions make the connection last indefinitely and hold nothing back: a message buffered
 // during an outage, an old ack above all, must not arrive after it, when the world has moved on.
-func connectOptions(cfg Config, line *connectionLine) ([]nats.Option, error) {
+func connectOptions(cfg Config) ([]nats.Option, error) {
 	options := []nats.Option{
 		nats.Name(cfg.Name), nats.Timeout(5 * time.Second),
 		nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(),
@@ -141,10 +139,7 @@ func connectOptions(cfg Config, line *connectionLine) ([]nats.Option, error) {
 				cfg.Log.Warn("nats disconnected", "error", err)
 			}
 		}),
-		nats.ReconnectHandler(func(conn *nats.Conn) {
-			cfg.Log.Info("nats reconnected", "url", conn.ConnectedUrlRedacted())
-			line.renewContext()
-		}),
+		nats.ReconnectHandler(func(conn *nats.Conn) { cfg.Log.Info("nats reconnected", "url", conn.ConnectedUrlRedacted()) }),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { cfg.Log.Warn("nats error", "error", err) }),
 	}
 	if cfg.CAFile != "" {
