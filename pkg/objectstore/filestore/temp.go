@@ -77,35 +77,16 @@ func (t tempFiles) removeTemp(name string) error { return t.root.Remove(path.Joi
 // removeDir removes the directory if it is empty; a writer makes it again.
 func (t tempFiles) removeDir() { _ = t.root.Remove(tempDir) }
 
-// sweepStale removes what crashed writers left, judged by the file system's own clock. It is
-// housekeeping: what cannot be removed now is left to the next start.
+// sweepStale removes what crashed writers left. It is housekeeping: what cannot be removed now is left to
+// the next start.
 func (t tempFiles) sweepStale() {
 	entries, err := t.listTemp()
-	if err != nil || len(entries) == 0 {
-		return
-	}
-	now, ok := t.fileSystemTime()
-	if !ok {
+	if err != nil {
 		return
 	}
 	for _, e := range entries {
-		if fi, err := e.Info(); err == nil && now.Sub(fi.ModTime()) > tempAge {
+		if fi, err := e.Info(); err == nil && time.Since(fi.ModTime()) > tempAge { //nolint:forbidigo // times of files are of no injected clock
 			_ = t.removeTemp(e.Name())
 		}
 	}
-}
-
-// fileSystemTime reads the file system's clock off a fresh file.
-func (t tempFiles) fileSystemTime() (time.Time, bool) {
-	f, name, err := t.createTemp("clock")
-	if err != nil {
-		return time.Time{}, false
-	}
-	defer func() { _ = t.root.Remove(name) }()
-	defer func(f *os.File) { _ = f.Close() }(f)
-	fi, err := f.Stat()
-	if err != nil {
-		return time.Time{}, false
-	}
-	return fi.ModTime(), true
 }
