@@ -53,7 +53,7 @@ func CheckPaths(paths []string) error {
 	}
 	for _, path := range paths {
 		if !fs.ValidPath(path) || path == "." || strings.Contains(path, "\x00") {
-			return fmt.Errorf("%q is not the path of a file or directory, relative to the volume and without . and ..", path)
+			return fmt.Errorf(`%q is not the path of a file or directory, relative to the volume and without "." and ".."`, path)
 		}
 	}
 	for i, path := range paths {
