@@ -59,6 +59,7 @@ func (b *bed) thereAndBack(t *testing.T) {
 		})
 	})
 	b.requireNothingLeft(t)
+	t.Run("single files", func(t *testing.T) { b.filesRestored(t, name, elsewhere, want["data"]) })
 	t.Run("claims that are there stay", func(t *testing.T) {
 		dir := b.directory(t, elsewhere, "data")
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "tables", "rows"), []byte("changed"), 0o600))
