@@ -30,7 +30,13 @@ func (a *App) itemActions(host *pluginhost.Host, registry prometheus.Registerer)
 			return resource.Discover(ctx, a.runtime.RestConfig())
 		},
 		Log: a.config.Log, Metrics: itemaction.NewMetrics(registry),
+		Plugins: newPluginLimit(a.config.Concurrency),
 	}
+}
+
+// newPluginLimit leaves one place to other deletions while a plugin hangs, where the process has more than one.
+func newPluginLimit(concurrency int) *itemaction.PluginLimit {
+	return &itemaction.PluginLimit{Deletions: max(concurrency-1, 1)}
 }
 
 // noPlugins is a session with built-in actions alone.
@@ -56,7 +62,7 @@ func (a *App) csiRemoval() (csisnapshot.API, remove.Actions) {
 
 // snapshotRemover returns what deletes native snapshots.
 func (a *App) snapshotRemover(host *pluginhost.Host) remove.Snapshots {
-	return &snapshots.Remover{Log: a.config.Log, Open: func(ctx context.Context, log *slog.Logger) (snapshots.Locations, func()) {
+	return &snapshots.Remover{Log: a.config.Log, Plugins: newPluginLimit(a.config.Concurrency), Open: func(ctx context.Context, log *slog.Logger) (snapshots.Locations, func()) {
 		session := host.Open(ctx, log)
 		return &nativesnapshot.Opener{
 			Reader: a.clusterReader(), Namespace: a.config.Options.Namespace, Session: session, WorkDir: a.runtime.WorkDir(),

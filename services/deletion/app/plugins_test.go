@@ -11,6 +11,8 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
+	"github.com/holdfast-io/holdfast/services/deletion/internal/itemaction"
+	"github.com/holdfast-io/holdfast/services/deletion/internal/snapshots"
 )
 
 // What a binary that cannot be asked would have registered is not known: no backup may go without
@@ -29,5 +31,13 @@ func TestABinaryThatDoesNotStartIsNotOverlooked(t *testing.T) {
 	found := unknownBinaries(open())
 	require.Len(t, found, 1)
 	require.ErrorContains(t, found[0], "plugin binary "+path+": ")
-	require.NotNil(t, new(App).itemActions(open(), prometheus.NewRegistry()))
+	a := &App{config: Config{Concurrency: 4}}
+	require.Equal(t, 3, a.itemActions(open(), prometheus.NewRegistry()).(*itemaction.Runner).Plugins.Deletions, "one place is left to others")
+}
+
+// The deletions of one plugin leave one place to others.
+func TestAPluginThatHangsLeavesOnePlace(t *testing.T) {
+	require.Equal(t, []int{1, 1, 3}, []int{newPluginLimit(1).Deletions, newPluginLimit(2).Deletions, newPluginLimit(4).Deletions})
+	a := &App{config: Config{Concurrency: 4}}
+	require.Equal(t, 3, a.snapshotRemover(nil).(*snapshots.Remover).Plugins.Deletions)
 }

@@ -26,6 +26,7 @@ type attempt struct {
 	job      Job
 	log      *slog.Logger
 	metrics  *Metrics
+	plugins  *PluginUse
 	manifest *manifest.Reader // nil when the backup has none that can be used
 	backup   *action.Backup
 	bound    []*attemptAction
@@ -147,6 +148,9 @@ func (w *attempt) callAction(ctx context.Context, a *attemptAction, it *backupIt
 		return true, nil
 	}
 	if err := w.job.Confirm(ctx); err != nil {
+		return false, err
+	}
+	if err := w.plugins.AddPlugin("plugin " + name); err != nil {
 		return false, err
 	}
 	err = a.Action.Execute(ctx, object, w.backup)

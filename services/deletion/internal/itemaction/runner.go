@@ -38,7 +38,8 @@ type Runner struct {
 	// Discover finds the resources that the names in selectors mean.
 	Discover func(ctx context.Context) (selection.Resolver, error)
 	Log      *slog.Logger
-	Metrics  *Metrics // nil counts nothing
+	Metrics  *Metrics     // nil counts nothing
+	Plugins  *PluginLimit // of all deletions together
 }
 
 // Job is one attempt at the deletion of one backup.
@@ -54,7 +55,8 @@ type Job struct {
 
 // Run shows every item of the tarball to the actions that want it. Where nothing is registered, nothing
 // is read; a backup without a tarball is no error: one that failed before it had one, or whose tarball an
-// earlier attempt removed. What actions did not do is a *FailedError; with any other error none was called.
+// earlier attempt removed. What actions did not do is a *FailedError, which wraps ErrBusy if the attempt ended
+// at an action that as many other deletions use as may; with any other error none was called.
 func (r *Runner) Run(ctx context.Context, job Job) error {
 	log := r.Log.With("backup", job.Backup.Name)
 	session := r.Open(ctx, log)
@@ -67,7 +69,8 @@ func (r *Runner) Run(ctx context.Context, job Job) error {
 	if len(actions) == 0 && len(unknown) == 0 {
 		return nil
 	}
-	w := &attempt{job: job, log: log, metrics: r.Metrics, failed: &FailedError{}}
+	w := &attempt{job: job, log: log, metrics: r.Metrics, plugins: r.Plugins.OpenUse(), failed: &FailedError{}}
+	defer w.plugins.Close()
 	found, err := objectstore.Exists(ctx, job.Store, layout.BackupTarball(job.Backup.Name))
 	if err != nil || !found {
 		return err

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
@@ -201,6 +202,69 @@ func TestAHungActionDelaysOnlyItsOwnDeletion(t *testing.T) {
 	close(release)
 	require.NoError(t, <-done)
 	require.Nil(t, b.readBackup())
+}
+
+// TestAHungActionLeavesAPlace: a process with two places has two deletions that meet a hung action, and a
+// third one without it.
+func TestAHungActionLeavesAPlace(t *testing.T) {
+	b := newBed(t)
+	for _, name := range []string{"one", "two", "three"} {
+		k, d := newBackup(velerov1.BackupPhaseCompleted), newRequest(name)
+		k.Name, k.UID, d.Spec.BackupName = name, types.UID("uid-"+name), name
+		require.NoError(t, b.client.Create(t.Context(), k))
+		require.NoError(t, b.client.Create(t.Context(), d))
+		if name != "three" {
+			backuptest.Write(t, b.store, name, backuptest.Object("pods", "Pod", "a", "p"))
+		}
+		b.store.Set(layout.BackupMetadata(name), []byte(`{"metadata":{"uid":"uid-`+name+`"}}`))
+	}
+	hung := &hungAction{called: make(chan struct{}, 2), release: make(chan struct{})}
+	b.r = b.newRemoverOf(b.client, b, 2)
+	b.r.Actions = &itemaction.Runner{
+		Open:     func(context.Context, *slog.Logger) itemaction.Session { return countedSession{hung} },
+		Discover: func(context.Context) (selection.Resolver, error) { return noNames{}, nil },
+		Log:      slog.New(slog.DiscardHandler), Plugins: &itemaction.PluginLimit{Deletions: 1},
+	}
+	first, second := make(chan error, 1), make(chan error, 1)
+	process := func(name string, result chan<- error) {
+		_, err := b.r.Process(t.Context(), name)
+		result <- err
+	}
+	go process("one", first)
+	<-hung.called
+	go process("two", second)
+	select {
+	case err := <-second:
+		require.NoError(t, err)
+	case <-hung.called:
+		require.Fail(t, "both deletions wait for the action")
+	}
+	require.Equal(t, []string{"delete item actions: plugin a.io/x: works for other deletions"}, b.readRequest("two").Status.Errors)
+	require.Equal(t, Done, b.processRequest("three"))
+	require.Nil(t, b.readRequest("three"))
+
+	close(hung.release)
+	require.NoError(t, <-first)
+	b.clock.Step(busyPause)
+	require.Equal(t, Done, b.processRequest("two"))
+	require.Empty(t, b.store.Keys())
+}
+
+// hungAction does not answer before it is released.
+type hungAction struct{ called, release chan struct{} }
+
+func (*hungAction) Name() string { return "a.io/x" }
+
+func (*hungAction) AppliesTo(context.Context) (action.Selector, error) { return action.Selector{}, nil }
+
+func (h *hungAction) Execute(ctx context.Context, _ *action.Object, _ *action.Backup) error {
+	h.called <- struct{}{}
+	select {
+	case <-h.release:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // injectFault makes an operation on some keys fail.

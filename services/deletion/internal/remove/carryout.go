@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/services/deletion/internal/expiry"
+	"github.com/holdfast-io/holdfast/services/deletion/internal/itemaction"
 )
 
 // Run implements engine.Job: it does the work of a claimed request.
@@ -58,46 +59,62 @@ func (j *deletionJob) refuseRequest(ctx context.Context, reason string) error {
 }
 
 // concludeAttempt ends an attempt that was not interrupted.
-func (j *deletionJob) concludeAttempt(ctx context.Context, failures []string, again bool) error {
+func (j *deletionJob) concludeAttempt(ctx context.Context, failures []string, again retryKind) error {
+	if again == whenFree {
+		return j.postponeRequest(ctx, expiry.ReadTries(j.request).Wait(j.remover.Clock.Now().Add(busyPause)), failures)
+	}
 	j.remover.Metrics.countResult(j.backup, len(failures) == 0)
 	if len(failures) > 0 {
-		return j.concludeUnsuccessful(ctx, failures, again)
+		return j.concludeUnsuccessful(ctx, failures, again == later)
 	}
 	j.remover.Log.InfoContext(ctx, "backup deleted", "backup", j.backup.Name, "request", j.request.Name)
 	return j.remover.deletionRequests().removeAll(ctx, j.request)
 }
 
-// runSteps removes data, restores and the Backup, in this order, and returns what went wrong, and whether
-// the same request tries again, a bounded number of times and with growing pauses. Restores
+// retryKind reports whether the same request tries again what failed.
+type retryKind int
+
+const (
+	never retryKind = iota
+	// later means a bounded number of times, with growing pauses.
+	later
+	// whenFree means that nothing failed: a plugin works for other deletions.
+	whenFree
+)
+
+// runSteps removes data, restores and the Backup, in this order, and returns what went wrong. Restores
 // go even when the data stays (Velero 1.18); the Backup does not. Nothing goes while a plugin has
 // not done what it has to do before, which it may be able to later.
-func (j *deletionJob) runSteps(ctx context.Context) (failures []string, again bool) {
+func (j *deletionJob) runSteps(ctx context.Context) (failures []string, again retryKind) {
 	err := j.removeData(ctx)
 	kept := new(keptError)
 	if errors.As(err, &kept) {
-		return kept.statusMessages(), true
+		if errors.Is(err, itemaction.ErrBusy) {
+			return kept.statusMessages(), whenFree
+		}
+		return kept.statusMessages(), later
 	}
 	if err != nil {
 		failures = append(failures, fmt.Sprintf("delete the data of the backup: %v", err))
 	}
 	if j.resumed { // the restores that name the backup may be another one's now
-		return failures, false
+		return failures, never
 	}
 	failpoint.Hit("deletion/data-removed")
 	if err := j.remover.restoreSet().removeRestores(ctx, j.backup.Name, j.held.Confirm); err != nil {
 		failures = append(failures, fmt.Sprintf("delete the restores of the backup: %v", err))
 	}
 	if len(failures) > 0 {
-		return failures, false
+		return failures, never
 	}
 	failpoint.Hit("deletion/restores-removed")
 	if err := j.held.Confirm(ctx); err != nil {
-		return append(failures, fmt.Sprintf("delete the Backup: %v", err)), false
+		return append(failures, fmt.Sprintf("delete the Backup: %v", err)), never
 	}
 	err = j.remover.Client.Delete(ctx, j.backup, client.Preconditions{UID: &j.backup.UID})
 	if client.IgnoreNotFound(err) != nil {
 		failures = append(failures, fmt.Sprintf("delete the Backup: %v", err))
 	}
 	failpoint.Hit("deletion/backup-removed")
-	return failures, false
+	return failures, never
 }

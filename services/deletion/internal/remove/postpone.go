@@ -18,6 +18,9 @@ import (
 // restorePause is the time between two checks of a deletion that waits for a restore.
 const restorePause = 15 * time.Second
 
+// busyPause is the time between two attempts of a deletion whose plugin works for other deletions.
+const busyPause = 15 * time.Second
+
 // isPaused reports whether the next try of a request under way is due only later. The permission to
 // skip actions ends the pause.
 func (r *Remover) isPaused(req *velerov1.DeleteBackupRequest) bool {

@@ -6,12 +6,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/prometheus/common/expfmt"
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/count"
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
 	"github.com/holdfast-io/holdfast/services/deletion/internal/expiry"
 	"github.com/holdfast-io/holdfast/services/deletion/internal/itemaction"
@@ -96,6 +100,33 @@ func TestALeaveThatIsNeitherYesNorNoIsRefused(t *testing.T) {
 		require.Contains(t, errs[0], `metadata.annotations[holdfast.io/skip-delete-actions]: "yes" is neither true nor false`)
 		require.Equal(t, velerov1.BackupPhaseCompleted, b.readBackup().Status.Phase)
 	}
+}
+
+// A deletion that cannot be worked on because others wait for its action has not failed.
+func TestADeletionOfABusyActionComesAgain(t *testing.T) {
+	b := newBed(t, newBackup(velerov1.BackupPhaseCompleted), newRequest("d"))
+	b.fillBucket(newBackup(velerov1.BackupPhaseCompleted))
+	busy, registry := true, prometheus.NewRegistry()
+	b.r.Metrics = NewMetrics(count.NewSchedules(registry, b.client, "velero"))
+	b.r.Actions = actionsFunc(func(context.Context, itemaction.Job) error {
+		if busy {
+			return itemaction.FailedWith([]error{itemaction.ErrBusy})
+		}
+		return nil
+	})
+	for range 3 * expiry.PerRequest {
+		require.Equal(t, Later, b.processRequest("d"))
+		d := b.readRequest("d")
+		require.Equal(t, []string{"delete item actions: works for other deletions"}, d.Status.Errors)
+		require.Zero(t, expiry.ReadTries(d).Failed)
+		b.clock.Step(busyPause)
+	}
+	series, err := testutil.CollectAndFormat(registry, expfmt.TypeTextPlain, "velero_backup_deletion_failure_total")
+	require.NoError(t, err)
+	require.Contains(t, string(series), `{schedule=""} 0`)
+	busy = false
+	require.Equal(t, Done, b.processRequest("d"))
+	require.Nil(t, b.readBackup())
 }
 
 func TestADeletionThatPanicsIsGivenUp(t *testing.T) {

@@ -42,8 +42,9 @@ type Locations interface {
 type Remover struct {
 	// Open begins the use of plugins for one backup; what they log goes to log. The returned
 	// function ends their processes.
-	Open func(ctx context.Context, log *slog.Logger) (Locations, func())
-	Log  *slog.Logger
+	Open    func(ctx context.Context, log *slog.Logger) (Locations, func())
+	Log     *slog.Logger
+	Plugins *itemaction.PluginLimit // of all deletions together, by location
 }
 
 // Job is one attempt at the deletion of one backup.
@@ -62,7 +63,8 @@ type Job struct {
 
 // Run deletes every snapshot that an earlier attempt did not delete. All are tried; what failed is
 // an *itemaction.FailedError, each of its errors naming snapshot and volume. Where none is left no
-// plugin is started. A snapshot may be deleted twice if the process dies in between, which the
+// plugin is started, nor where as many other deletions use a location as may: the error wraps
+// itemaction.ErrBusy. A snapshot may be deleted twice if the process dies in between, which the
 // protocol lets plugins accept: that there is none is no error.
 func (r *Remover) Run(ctx context.Context, job Job) error {
 	all, err := nativesnapshot.Read(ctx, job.Store, job.Backup)
@@ -81,6 +83,13 @@ func (r *Remover) Run(ctx context.Context, job Job) error {
 	}
 	if len(left) == 0 {
 		return nil
+	}
+	plugins := r.Plugins.OpenUse()
+	defer plugins.Close()
+	for i := range left {
+		if err := plugins.AddPlugin(fmt.Sprintf("VolumeSnapshotLocation %q", left[i].Spec.Location)); err != nil {
+			return err
+		}
 	}
 	locations, end := r.Open(ctx, r.Log.With("backup", job.Backup))
 	defer end()

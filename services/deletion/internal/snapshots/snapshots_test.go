@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
@@ -206,6 +207,31 @@ func TestWhatWasDeletedIsRecordedOnTheWay(t *testing.T) {
 	b.cloud.then = nil
 	require.NoError(t, b.runAttempt(t.Context()))
 	require.Equal(t, []string{"s64", "s65", "s66", "s67", "s68", "s69"}, b.askedIDs())
+}
+
+// A snapshotter that hangs holds up only as many deletions as may use its location.
+func TestOnlySoManyDeletionsUseOneLocation(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, newSnapshot("there", "one"), newSnapshot("here", "two"), newSnapshot("here", "three"))
+	b.r.Plugins = &itemaction.PluginLimit{Deletions: 1}
+	hung := b.r.Plugins.OpenUse()
+	require.NoError(t, hung.AddPlugin(`VolumeSnapshotLocation "here"`))
+	err := b.runAttempt(t.Context())
+	require.ErrorIs(t, err, itemaction.ErrBusy)
+	require.EqualError(t, err, `VolumeSnapshotLocation "here": works for other deletions`)
+	require.Zero(t, b.cloud.opened)
+
+	other := newBed(t, newSnapshot("there", "four"))
+	other.r.Plugins = b.r.Plugins
+	require.NotErrorIs(t, other.runAttempt(t.Context()), itemaction.ErrBusy, "other locations are not waited for")
+
+	hung.Close()
+	b.cloud.then = func() {
+		assert.ErrorIs(t, b.r.Plugins.OpenUse().AddPlugin(`VolumeSnapshotLocation "here"`), itemaction.ErrBusy)
+	}
+	require.ErrorContains(t, b.runAttempt(t.Context()), `VolumeSnapshotLocation "there": not found`)
+	require.Equal(t, []string{"three", "two"}, b.askedIDs())
+	require.NoError(t, b.r.Plugins.OpenUse().AddPlugin(`VolumeSnapshotLocation "here"`), "an attempt that ended does not count")
 }
 
 func TestErrorsAreBounded(t *testing.T) {
