@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"runtime/debug"
-	"time"
 
 	"buf.build/go/protovalidate"
 	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/recovery"
@@ -26,7 +25,6 @@ type interceptorChain struct {
 	audited   func(fullMethod string) bool
 	clock     clock.WithTicker
 	validator protovalidate.Validator
-	timeout   time.Duration
 	stopping  <-chan struct{} // closed when streams are to end
 }
 
@@ -47,7 +45,7 @@ func (c interceptorChain) unaryInterceptors() []grpc.UnaryServerInterceptor {
 func (c interceptorChain) callUnary(ctx context.Context, req any, call *auditedCall, handler grpc.UnaryHandler) (any, error) {
 	if _, set := ctx.Deadline(); !set {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, c.timeout)
+		ctx, cancel = context.WithTimeout(ctx, DefaultUnaryTimeout)
 		defer cancel()
 	}
 	if err := c.admitCall(ctx, call); err != nil {

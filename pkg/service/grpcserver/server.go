@@ -63,8 +63,6 @@ type Config struct {
 	Audited func(fullMethod string) bool
 	// Clock measures when streams are authorized again; nil means the real one.
 	Clock clock.WithTicker
-	// UnaryTimeout is the deadline of unary calls that bring none; 0 means DefaultUnaryTimeout.
-	UnaryTimeout time.Duration
 	// MaxConnectionAge limits the age of connections; open calls are not cut off. 0 means
 	// DefaultMaxConnectionAge.
 	MaxConnectionAge time.Duration
@@ -100,7 +98,7 @@ func New(cfg Config) (*Server, error) {
 	s := &Server{health: health.NewServer(), stopping: make(chan struct{})}
 	s.grpc = grpc.NewServer(serverOptions(cfg, interceptorChain{
 		reports: reportInterceptors{metrics, callLog{cfg.Log}}, log: cfg.Log, authorize: cfg.Authorize, audited: cfg.Audited, clock: cfg.Clock, validator: validator,
-		timeout: cmp.Or(cfg.UnaryTimeout, DefaultUnaryTimeout), stopping: s.stopping,
+		stopping: s.stopping,
 	})...)
 	healthpb.RegisterHealthServer(s.grpc, s.health)
 	reflection.Register(s.grpc)

@@ -52,8 +52,6 @@ type Remover struct {
 	Clock   clock.WithTicker
 	Log     *slog.Logger
 	Metrics *Metrics
-	// RestoreWait bounds the wait for the backup's restores to go; 0 means a minute (Velero 1.18).
-	RestoreWait time.Duration
 	// Tries is how often one request tries what may succeed later; 0 means expiry.PerRequest.
 	Tries int
 }

@@ -16,8 +16,9 @@ import (
 )
 
 const (
-	defaultRestoreWait = time.Minute
-	restorePoll        = 500 * time.Millisecond
+	// restoreWait bounds the wait for the backup's restores to go (Velero 1.18).
+	restoreWait = time.Minute
+	restorePoll = 500 * time.Millisecond
 )
 
 // namespaceRestores are the Restores of a namespace.
@@ -25,17 +26,12 @@ type namespaceRestores struct {
 	reader    client.Reader // uncached
 	client    client.Client
 	namespace string
-	wait      time.Duration // for those that were deleted
 	clock     clock.WithTicker
 	log       *slog.Logger
 }
 
 func (r *Remover) restoreSet() namespaceRestores {
-	wait := r.RestoreWait
-	if wait == 0 {
-		wait = defaultRestoreWait
-	}
-	return namespaceRestores{reader: r.Reader, client: r.Client, namespace: r.Namespace, wait: wait, clock: r.Clock, log: r.Log}
+	return namespaceRestores{reader: r.Reader, client: r.Client, namespace: r.Namespace, clock: r.Clock, log: r.Log}
 }
 
 // restoresOf returns the Restores of a backup.
@@ -110,7 +106,7 @@ func (r namespaceRestores) removeRestores(ctx context.Context, backup string, co
 	return r.awaitRemoved(ctx, backup)
 }
 
-// awaitRemoved waits until the Restores of the backup are gone, or for as long as r.wait.
+// awaitRemoved waits until the Restores of the backup are gone, or for as long as restoreWait.
 func (r namespaceRestores) awaitRemoved(ctx context.Context, backup string) error {
 	ticker := r.clock.NewTicker(restorePoll)
 	defer ticker.Stop()
@@ -119,7 +115,7 @@ func (r namespaceRestores) awaitRemoved(ctx context.Context, backup string) erro
 		if err != nil || len(left) == 0 {
 			return err
 		}
-		if r.clock.Now().Sub(start) >= r.wait {
+		if r.clock.Now().Sub(start) >= restoreWait {
 			r.log.Warn("restores of a deleted backup are still there", "backup", backup, "restores", len(left))
 			return nil
 		}
