@@ -54,7 +54,7 @@ func (a *restoreAttempt) restoreFiles(ctx context.Context) error {
 		Restore: podvolume.RestoreJob{Name: a.restore.Name, UID: a.restore.UID, Namespace: a.cfg.Namespace, Location: in.backup.Spec.StorageLocation,
 			Settings: podvolume.RestoreSettings(a.restore.Spec.UploaderConfig, true)},
 	})
-	data := append(found, others...)
+	data := slices.Concat(found, others)
 	for i, item := range items.Named {
 		node, ok := made.Find(claimsResource, item.Namespace, item.Name)
 		if !ok || in.recorder.Action(node) != "" {
