@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -19,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/holdfast-io/holdfast/e2e/harness/chart"
 	"github.com/holdfast-io/holdfast/e2e/harness/node"
@@ -60,6 +62,7 @@ func newBed(t *testing.T) *bed {
 	b.config, err = clientcmd.BuildConfigFromFlags("", b.kubeconfig)
 	require.NoError(t, err)
 	b.config.QPS = -1
+	ctrllog.SetLogger(logr.Discard())
 	b.client, err = client.New(b.config, client.Options{Scheme: kube.Scheme()})
 	require.NoError(t, err)
 	b.kube, err = kubernetes.NewForConfig(b.config)
