@@ -56,23 +56,17 @@ func Start(t *testing.T, config *rest.Config, namespace string, node *kubelet.No
 	t.Helper()
 	binary, err := testbed.Product("volume-mover")
 	require.NoError(t, err)
-	m := &Movers{node: node, binary: binary, dir: t.TempDir(), directory: directory, pods: map[types.UID]*moverPod{}, held: map[string]bool{}}
-	m.client, err = kubernetes.NewForConfig(config)
+	client, err := kubernetes.NewForConfig(config)
 	require.NoError(t, err)
+	m := newMovers(node, client, binary, t.TempDir(), directory)
 	require.NoError(t, os.Mkdir(m.Root(), 0o755))
 	node.ServeLogs(m.logPath)
 	m.watchPods(t, namespace, Label)
 	return m
 }
 
-// StartAgent runs the Pods of Velero's node-agent on the node of others until the test is done: the binary is Velero's. They run
-// one at a time, as the agent has them do by default.
-func StartAgent(t *testing.T, others *Movers, namespace, binary string) {
-	t.Helper()
-	for _, label := range []string{"velero.io/pod-volume-backup", "velero.io/pod-volume-restore"} {
-		m := &Movers{node: others.node, client: others.client, binary: binary, dir: others.dir, agent: true, pods: map[types.UID]*moverPod{}, held: map[string]bool{}}
-		m.watchPods(t, namespace, label)
-	}
+func newMovers(node *kubelet.Node, client kubernetes.Interface, binary, dir string, directory func(string) (string, error)) *Movers {
+	return &Movers{node: node, client: client, binary: binary, dir: dir, directory: directory, pods: map[types.UID]*moverPod{}, held: map[string]bool{}}
 }
 
 // watchPods runs the Pods with a label until the test is done.

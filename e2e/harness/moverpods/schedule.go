@@ -4,11 +4,14 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 )
@@ -34,26 +37,29 @@ func (m *Movers) schedulePod(ctx context.Context, pod *corev1.Pod) {
 	})
 }
 
-// mayRunHere reports whether a Pod selects no other node, by labels or by the name in a required affinity.
+// mayRunHere reports whether a Pod selects no other node, by labels or by a required affinity.
 func (m *Movers) mayRunHere(ctx context.Context, pod *corev1.Pod) bool {
 	node, err := m.client.CoreV1().Nodes().Get(ctx, m.node.Name(), metav1.GetOptions{})
 	return err == nil && selectsNode(&pod.Spec, node)
 }
 
 func selectsNode(spec *corev1.PodSpec, node *corev1.Node) bool {
-	for key, value := range spec.NodeSelector {
-		if node.Labels[key] != value {
-			return false
-		}
+	if !labels.SelectorFromSet(spec.NodeSelector).Matches(labels.Set(node.Labels)) {
+		return false
 	}
 	if spec.Affinity == nil || spec.Affinity.NodeAffinity == nil || spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
 		return true
 	}
 	return slices.ContainsFunc(spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms, func(t corev1.NodeSelectorTerm) bool {
-		other := func(r corev1.NodeSelectorRequirement) bool {
-			return r.Key != metav1.ObjectNameField || r.Operator != corev1.NodeSelectorOpIn || !slices.Contains(r.Values, node.Name)
-		}
-		return len(t.MatchExpressions) == 0 && !slices.ContainsFunc(t.MatchFields, other)
+		return matchesAll(t.MatchExpressions, node.Labels) && matchesAll(t.MatchFields, labels.Set{metav1.ObjectNameField: node.Name})
+	})
+}
+
+// matchesAll reports whether a node with these labels or fields is what a term of a Pod's affinity asks for.
+func matchesAll(term []corev1.NodeSelectorRequirement, of labels.Set) bool {
+	return !slices.ContainsFunc(term, func(r corev1.NodeSelectorRequirement) bool {
+		requirement, err := labels.NewRequirement(r.Key, selection.Operator(strings.ToLower(string(r.Operator))), r.Values)
+		return err != nil || !requirement.Matches(of)
 	})
 }
 

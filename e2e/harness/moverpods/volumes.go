@@ -88,7 +88,7 @@ func (m *Movers) WaitRestored(ctx context.Context, pod *corev1.Pod) error {
 		return err
 	}
 	process, err := testbed.StartProcess(testbed.ProcessSpec{
-		Name: waitContainer + "-" + string(pod.UID), Path: m.binary, Args: append(commandWords(container), "--dir", links), LogDir: m.dir,
+		Name: waitContainer + "-" + string(pod.UID), Path: m.binary, Args: append(waitWords(container), "--dir", links), LogDir: m.dir,
 	})
 	if err != nil {
 		return err
@@ -103,4 +103,12 @@ func (m *Movers) WaitRestored(ctx context.Context, pod *corev1.Pod) error {
 		return fmt.Errorf("the data of Pod %s does not come: %w", pod.Name, ctx.Err())
 	}
 	return m.node.Ready(ctx, pod)
+}
+
+// waitWords are the arguments of the init container. That of Velero's restores has a program of its own, for which volume-mover's stands.
+func waitWords(c *corev1.Container) []string {
+	if slices.Equal(c.Command, []string{"/velero-restore-helper"}) {
+		return append([]string{"wait"}, c.Args...)
+	}
+	return commandWords(c)
 }

@@ -63,3 +63,15 @@ func runMover(t *testing.T, s *site.Site, bucket *site.Bucket, namespace string,
 	}
 	return ""
 }
+
+// SharePassword gives a site the password of another's repositories, before it has one.
+func SharePassword(t *testing.T, from, to *site.Site) {
+	t.Helper()
+	key := client.ObjectKey{Namespace: site.Server, Name: velerov1.RepositorySecret}
+	theirs, own := &corev1.Secret{}, &corev1.Secret{}
+	for secret, s := range map[*corev1.Secret]*site.Site{theirs: from, own: to} {
+		require.Eventually(t, func() bool { return s.Client.Get(t.Context(), key, secret) == nil }, site.Patience, site.Look, "there is a password")
+	}
+	own.Data = theirs.Data
+	require.NoError(t, to.Client.Update(t.Context(), own))
+}

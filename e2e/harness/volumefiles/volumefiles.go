@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -70,4 +72,24 @@ func Describe(t *testing.T, root string) map[string]string {
 		return err
 	}))
 	return found
+}
+
+// holes is what Describe says about holes of files, and times about a time.
+var (
+	holes = regexp.MustCompile(` sparse (true|false)$`)
+	times = regexp.MustCompile(`[0-9-]+T[0-9:.]+Z`)
+)
+
+// DescribeKept is Describe without what Velero's restore does not keep: holes of files, nanoseconds of links, and times of
+// directories, which become those of the newest entry below them.
+func DescribeKept(t *testing.T, root string) map[string]string {
+	t.Helper()
+	entries := Describe(t, root)
+	for name := range entries {
+		entries[name] = holes.ReplaceAllString(entries[name], "")
+		if strings.HasPrefix(entries[name], "L") || strings.HasPrefix(entries[name], "d") {
+			entries[name] = times.ReplaceAllString(entries[name], "")
+		}
+	}
+	return entries
 }
