@@ -103,7 +103,7 @@ test-all: test ## test with every failpoint, then every fuzz target (FUZZTIME=10
 	@$(PLAIN) go test -vet=off -timeout $(TEST_TIMEOUT) -run '^TestModel$$' ./services/queue-scheduler/internal/queue -histories 30000
 	@e2e/tools/build.sh velero velero-plugin-for-aws cluster-api-manager
 	@$(PLAIN) $(E2E) -tags velero ./e2e/suites/velero ./e2e/suites/veleroplugin
-	@$(PLAIN) $(E2E) -tags velero -run Velero ./e2e/suites/podvolume
+	@$(PLAIN) $(E2E) -tags velero -p 1 -run Velero ./e2e/suites/podvolume ./e2e/suites/datamovement
 	@$(PLAIN) $(E2E) -tags clusterapi -run Manager ./e2e/suites/references
 	@$(MAKE) --no-print-directory test-traces
 	@cd e2e/tools/velerohost && GOWORK=off $(PLAIN) go test ./...

@@ -35,6 +35,9 @@ func (s *Storage) listLeft(t *testing.T, server string) (left []string) {
 	for _, list := range []client.ObjectList{&corev1.PodList{}, &corev1.SecretList{}} {
 		left = append(left, s.listNames(t, list, client.InNamespace(server), client.HasLabels{moverpods.Label})...)
 	}
+	for _, label := range moverpods.AgentLabels {
+		left = append(left, s.listNames(t, &corev1.PodList{}, client.InNamespace(server), client.HasLabels{label})...)
+	}
 	claims, volumes := &corev1.PersistentVolumeClaimList{}, &corev1.PersistentVolumeList{}
 	require.NoError(t, s.client.List(t.Context(), claims, client.InNamespace(server)))
 	for _, c := range claims.Items {

@@ -19,8 +19,8 @@ import (
 // hostPods is where Velero's node-agent looks for the volumes of Pods.
 const hostPods = "/host_pods"
 
-// agentLabels are on the Pods that it makes, one for each kind of request.
-var agentLabels = []string{"velero.io/pod-volume-backup", "velero.io/pod-volume-restore", "velero.io/data-upload", "velero.io/data-download"}
+// AgentLabels are on the Pods that Velero's node-agent makes, one for each kind of request.
+var AgentLabels = []string{"velero.io/pod-volume-backup", "velero.io/pod-volume-restore", "velero.io/data-upload", "velero.io/data-download"}
 
 // Agent is Velero's published node-agent, a process on the node of a site. One runs at a time on a machine.
 type Agent struct {
@@ -44,7 +44,7 @@ func StartAgent(t *testing.T, s *site.Site, m *Movers) *Agent {
 	dir := t.TempDir()
 	running := a.installAgent(t, pods, dir)
 	require.NoError(t, os.MkdirAll(filepath.Join(pods, string(running.UID)), 0o755))
-	for _, label := range agentLabels {
+	for _, label := range AgentLabels {
 		served := newMovers(m.node, m.client, binary, m.dir, m.directory)
 		served.agent = true
 		served.watchPods(t, site.Server, label)

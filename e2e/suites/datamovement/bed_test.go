@@ -31,35 +31,46 @@ const (
 type bed struct {
 	*site.Site
 	storage *csistorage.Storage
+	node    *kubelet.Node
 	movers  *moverpods.Movers
 	bucket  *site.Bucket
+	// describe maps each entry of a volume to what is compared of it.
+	describe func(t *testing.T, dir string) map[string]string
 }
+
+const feature = "--features=EnableCSI"
 
 func newBed(t *testing.T) *bed {
 	t.Helper()
-	b := &bed{}
-	feature := "--features=EnableCSI"
+	s3 := testbed.StartS3T(t)
+	return startBed(t, s3, site.S3Bucket(t, s3, "default"))
+}
+
+// startBed starts a site that uses a bucket. Flags are further ones of backup-runner and volume-mover.
+func startBed(t *testing.T, s3 *testbed.S3, bucket *site.Bucket, flags ...string) *bed {
+	t.Helper()
+	b := &bed{bucket: bucket, describe: volumefiles.Describe}
 	b.Site = site.Start(t, site.Config{
 		Identities: []string{"--set", "features={EnableCSI}"},
 		Arrange: func(s *site.Site) map[string][]string {
 			b.storage = csistorage.Start(t, s.Cluster, s.Client)
-			node, err := kubelet.Start(t.Context(), s.Cluster.RestConfig(), "node", &kubetest.ExecHandler{})
+			var err error
+			b.node, err = kubelet.Start(t.Context(), s.Cluster.RestConfig(), "node", &kubetest.ExecHandler{})
 			require.NoError(t, err)
-			t.Cleanup(node.Close)
-			b.movers = moverpods.Start(t, s.Cluster.RestConfig(), site.Server, node, b.storage.Driver.Directory)
+			t.Cleanup(b.node.Close)
+			b.movers = moverpods.Start(t, s.Cluster.RestConfig(), site.Server, b.node, b.storage.Driver.Directory)
 			return map[string][]string{"volume-mover": {"--kubelet-root=" + b.movers.Root()}}
 		},
 		Args: map[string][]string{
-			"backup-runner":           {feature, "--claim-timeout=2s"},
+			"backup-runner":           append([]string{feature, "--claim-timeout=2s"}, flags...),
 			"async-operation-monitor": {feature, "--item-operation-sync-frequency=1s", "--item-operation-cancel-grace-period=10s"},
 			"queue-scheduler":         {feature, "--claim-timeout=2s"},
 			"deletion":                {feature, "--claim-timeout=2s"},
-			"restore-runner":          {feature, "--claim-timeout=2s", "--resource-timeout=1m"},
-			"volume-mover":            {"--mover-image=none", "--duty-timeout=2s"},
+			"restore-runner":          {feature, "--claim-timeout=2s", "--resource-timeout=1m", "--restore-wait-image=none"},
+			"manifest-indexer":        {"--backup-sync-period=1s"},
+			"volume-mover":            append([]string{"--mover-image=none", "--duty-timeout=2s"}, flags...),
 		},
 	})
-	s3 := testbed.StartS3T(t)
-	b.bucket = site.S3Bucket(t, s3, "default")
 	b.ReachS3(t, s3, b.bucket)
 	return b
 }
@@ -81,7 +92,7 @@ func (b *bed) createClaims(t *testing.T, namespace string, claims ...string) map
 	for _, name := range claims {
 		dir := b.directory(t, namespace, name)
 		volumefiles.Write(t, dir, namespace+" "+name)
-		files[name] = volumefiles.Describe(t, dir)
+		files[name] = b.describe(t, dir)
 	}
 	return files
 }
