@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-io/holdfast/services/volume-mover/internal/outcome"
 )
@@ -115,4 +116,43 @@ func TestADamagedPathLeavesTheOldEntry(t *testing.T) {
 	delete(before, "etc")
 	delete(after, "etc") // its time
 	require.Equal(t, before, after)
+}
+
+// A directory that a restore made before it failed has its owner and mode, which the next restore does not change.
+func TestAParentOfAnInterruptedRestoreIsUsable(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	id, _ := newPathsVolume(t, b)
+	target := t.TempDir()
+	at := func(name string) string { return filepath.Join(target, name) }
+	mustWrite(t, at("link/in the way"), "new")
+	down := b.restore(id, target, "--overwrite", "--path=uploads/2024/a, b.jpg", "--path=link")
+	require.Equal(t, outcome.Failed, down.Phase)
+	require.Equal(t, os.FileMode(0o750), mustStat(t, at("uploads")).Mode().Perm())
+	require.Equal(t, os.FileMode(0o711), mustStat(t, at("uploads/2024")).Mode().Perm())
+	down = b.restore(id, target, "--overwrite", "--path=uploads/2024/a, b.jpg")
+	require.Equal(t, outcome.Completed, down.Phase, down.Message)
+	require.Equal(t, os.FileMode(0o711), mustStat(t, at("uploads/2024")).Mode().Perm())
+}
+
+// Two restores of one path would give what one of them has half written the name of the entry.
+func TestASecondRestoreOfPathsIsRefused(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	id, _ := newPathsVolume(t, b)
+	target := t.TempDir()
+	mustWrite(t, filepath.Join(target, "etc/app.conf"), "changed since")
+	before := describe(t, target)
+	first, err := os.Open(target)
+	require.NoError(t, err)
+	require.NoError(t, unix.Flock(int(first.Fd()), unix.LOCK_EX))
+	down := b.restore(id, target, "--overwrite", "--path=etc/app.conf")
+	require.Equal(t, outcome.Failed, down.Phase)
+	require.Contains(t, down.Message, "another restore of files writes into the target")
+	require.Equal(t, before, describe(t, target))
+	require.NoError(t, first.Close())
+	for range 2 { // the lock ends with its restore
+		down = b.restore(id, target, "--overwrite", "--path=etc/app.conf")
+		require.Equal(t, outcome.Completed, down.Phase, down.Message)
+	}
 }

@@ -6,13 +6,30 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path"
 
 	"github.com/kopia/kopia/snapshot"
+	"golang.org/x/sys/unix"
 )
 
 // unfinished begins the name of an entry that is being written beside the one that it replaces.
 const unfinished = ".holdfast-restore-"
+
+// errBusy means that two restores would write beside the same entry, under one name.
+var errBusy = errors.New("another restore of files writes into the target: repeat this one when that has ended")
+
+// lockTarget keeps other restores of paths out of the target until the file is closed, where its file system has locks.
+func (w *snapshotWriter) lockTarget() (*os.File, error) {
+	f, err := w.root.Open(".")
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
+		return nil, errors.Join(errBusy, f.Close())
+	}
+	return f, nil
+}
 
 // restorePaths writes the entries of the paths, all of which are found before anything is written.
 func (w *snapshotWriter) restorePaths(ctx context.Context, top *snapshot.DirEntry) error {
@@ -46,14 +63,20 @@ func (w *snapshotWriter) restorePaths(ctx context.Context, top *snapshot.DirEntr
 	return nil
 }
 
-// makeParent makes a directory above a path. One that is there stays as it is; a link is not followed.
+// makeParent makes a directory above a path. One that is there stays as it is, also if a restore that was interrupted made
+// it: so it has its owner and mode at once. A link is not followed.
 func (w *snapshotWriter) makeParent(name string, e *snapshot.DirEntry) error {
 	switch info, err := w.root.Lstat(name); {
 	case errors.Is(err, fs.ErrNotExist):
 		w.mu.Lock()
 		w.directories = append(w.directories, pendingDirectory{name, e})
 		w.mu.Unlock()
-		return w.root.Mkdir(name, 0o700)
+		if err := w.root.Mkdir(name, 0o700); err != nil {
+			return err
+		}
+		// What fails is recorded when all metadata is set.
+		_ = w.root.Lchown(name, int(e.UserID), int(e.GroupID))
+		_ = w.root.Chmod(name, fs.FileMode(e.Permissions)&modeBits|0o700)
 	case err != nil:
 		return err
 	case !info.IsDir():
@@ -81,5 +104,8 @@ func (w *snapshotWriter) finishEntry(place, name string) error {
 	if place == name {
 		return nil
 	}
-	return w.root.Rename(place, name)
+	if err := w.root.Rename(place, name); err != nil {
+		return errors.Join(err, w.root.Remove(place))
+	}
+	return nil
 }

@@ -124,6 +124,11 @@ func (w *snapshotWriter) restoreTree(ctx context.Context, top *snapshot.DirEntry
 	w.files.SetLimit(w.spec.Parallel)
 	var walkErr error
 	if len(w.spec.Paths) > 0 {
+		lock, err := w.lockTarget()
+		if err != nil {
+			return fmt.Errorf("target: %w", err)
+		}
+		defer func() { _ = lock.Close() }()
 		walkErr = w.restorePaths(ctx, top)
 	} else {
 		walkErr = w.restoreDirectory(ctx, ".", top, 0)
