@@ -23,6 +23,7 @@ import (
 	"github.com/kopia/kopia/repo/content"
 	"github.com/kopia/kopia/repo/format"
 	"github.com/kopia/kopia/repo/maintenance"
+	"k8s.io/utils/lru"
 
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
@@ -107,7 +108,8 @@ func newStorage(location objectstore.Store, o Options) (*objectStorage, error) {
 	if err != nil {
 		return nil, fmt.Errorf("namespace %q: %w", o.Namespace, err)
 	}
-	return &objectStorage{store: prefixed, id: uuid.NewString(), readOnly: o.ReadOnly, windows: newPackWindows()}, nil
+	windows := &packWindows{kept: lru.New(windowsKept), reads: lru.New(windowsCounted)}
+	return &objectStorage{store: prefixed, id: uuid.NewString(), readOnly: o.ReadOnly, windows: windows}, nil
 }
 
 // createFormat creates the repository unless there is one.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 
@@ -45,16 +46,12 @@ type packWindow struct {
 	data []byte // nil until it is read
 }
 
-func newPackWindows() *packWindows {
-	return &packWindows{kept: lru.New(windowsKept), reads: lru.New(windowsCounted)}
-}
-
 // findWindow returns the window of a range, or nil if the range is to be read alone. A window begins with its second
 // read: a pack of which one file is needed is not read for it. One that was displaced begins again after as many reads
 // as it had, so that files in no order cost few windows in vain.
 func (p *packWindows) findWindow(id blob.ID, offset, length int64) *packWindow {
-	isPack := strings.HasPrefix(string(id), string(content.PackBlobIDPrefixRegular)) || strings.HasPrefix(string(id), string(content.PackBlobIDPrefixSpecial))
-	if !isPack || length <= 0 || length > windowRange {
+	isPack := func(prefix blob.ID) bool { return strings.HasPrefix(string(id), string(prefix)) }
+	if !slices.ContainsFunc(content.PackBlobIDPrefixes, isPack) || length <= 0 || length > windowRange {
 		return nil
 	}
 	key := windowKey{id, offset / windowStep}

@@ -132,8 +132,7 @@ func (l *directoryListing) listAttributes(name string) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		n, _, errno := unix.Syscall6(unix.SYS_LISTXATTRAT, uintptr(l.fd), uintptr(unsafe.Pointer(p)), unix.AT_SYMLINK_NOFOLLOW,
-			uintptr(unsafe.Pointer(&l.attributes[0])), uintptr(len(l.attributes)), 0)
+		n, _, errno := unix.Syscall6(unix.SYS_LISTXATTRAT, uintptr(l.fd), uintptr(unsafe.Pointer(p)), unix.AT_SYMLINK_NOFOLLOW, uintptr(unsafe.Pointer(&l.attributes[0])), uintptr(len(l.attributes)), 0)
 		switch errno {
 		case 0:
 			return int(n), nil
@@ -165,12 +164,6 @@ func (s *volumeLink) Resolve(context.Context) (kopiafs.Entry, error) {
 	return nil, errors.New("symbolic links are not followed")
 }
 
-// specialBits are the bits of a mode beside those of rights.
-var specialBits = []struct {
-	bit  uint32
-	flag fs.FileMode
-}{{unix.S_ISUID, fs.ModeSetuid}, {unix.S_ISGID, fs.ModeSetgid}, {unix.S_ISVTX, fs.ModeSticky}}
-
 // fileMode turns the mode of stat(2) into Go's.
 func fileMode(mode uint32) fs.FileMode {
 	m := fs.FileMode(mode & 0o777)
@@ -188,7 +181,10 @@ func fileMode(mode uint32) fs.FileMode {
 	case unix.S_IFCHR:
 		m |= fs.ModeDevice | fs.ModeCharDevice
 	}
-	for _, b := range specialBits {
+	for _, b := range [...]struct {
+		bit  uint32
+		flag fs.FileMode
+	}{{unix.S_ISUID, fs.ModeSetuid}, {unix.S_ISGID, fs.ModeSetgid}, {unix.S_ISVTX, fs.ModeSticky}} {
 		if mode&b.bit != 0 {
 			m |= b.flag
 		}
