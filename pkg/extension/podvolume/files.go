@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/spec/selection"
 )
 
-// settingPaths has, as a JSON list, the paths that alone are restored, into a volume in use.
-const settingPaths = "Paths"
+// SettingPaths has, as a JSON list, the paths that alone are restored, into a volume in use.
+const SettingPaths = "Paths"
 
 // Why no file is restored into a claim.
 var (
@@ -26,13 +26,13 @@ var (
 func (j RestoreJob) SelectPaths(paths []string) (RestoreJob, error) {
 	text, err := json.Marshal(paths)
 	j.Settings = maps.Clone(j.Settings)
-	j.Settings[settingPaths], j.Settings[settingOverwrite] = string(text), "true"
+	j.Settings[SettingPaths], j.Settings[settingOverwrite] = string(text), "true"
 	return j, err
 }
 
 // PathsOf returns the paths that the settings of a request select; none for a request that restores all.
 func PathsOf(settings map[string]string) (paths []string, err error) {
-	text, selects := settings[settingPaths]
+	text, selects := settings[SettingPaths]
 	if !selects {
 		return nil, nil
 	}
@@ -40,7 +40,7 @@ func PathsOf(settings map[string]string) (paths []string, err error) {
 		err = selection.CheckPaths(paths) // none would be all
 	}
 	if err != nil {
-		return nil, fmt.Errorf("spec.uploaderSettings[%s]: %w", settingPaths, err)
+		return nil, fmt.Errorf("spec.uploaderSettings[%s]: %w", SettingPaths, err)
 	}
 	return paths, nil
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/apis/velero/v2alpha1"
+	"github.com/holdfast-io/holdfast/pkg/extension/podvolume"
 	"github.com/holdfast-io/holdfast/services/volume-mover/internal/moverpod"
 	"github.com/holdfast-io/holdfast/services/volume-mover/internal/outcome"
 )
@@ -106,6 +108,9 @@ func (c *Controller) finishTransfer(ctx context.Context, v view, pod *corev1.Pod
 	if err := c.noteRepository(ctx, v, result); err != nil {
 		return err
 	}
+	if err := c.confirmPod(ctx, v, result); err != nil {
+		return err
+	}
 	phase, message := endPhase(v, result)
 	note := func(f view) {
 		if result.Phase == outcome.Completed || result.Phase == outcome.PartiallyFailed {
@@ -126,6 +131,23 @@ func (c *Controller) finishTransfer(ctx context.Context, v view, pod *corev1.Pod
 		return err
 	}
 	return c.keepVolume(ctx, v)
+}
+
+// confirmPod makes a transfer fail that may not have had the volume: of a Pod that ends the node unmounts it, and a mover that
+// starts just then finds an empty directory in its place. Files restored there are lost, and a backup has none.
+func (c *Controller) confirmPod(ctx context.Context, v view, result *outcome.Result) error {
+	_, inUse := v.settings[podvolume.SettingPaths]
+	isEmpty := v.kind == kindBackup && result.Files+result.Symlinks == 0 && result.Directories <= 1
+	if result.Phase != outcome.Completed || !isEmpty && (v.kind != kindRestore || !inUse) {
+		return nil
+	}
+	_, err := c.findPod(ctx, v)
+	var refusal *moverpod.RefusalError
+	if !errors.As(err, &refusal) {
+		return err
+	}
+	result.Phase, result.Message = outcome.Failed, refusal.Reason+": whether the mover Pod had its volume is not known; repeat it"
+	return nil
 }
 
 // endPhase is how a request ends by the result of its mover. A transfer that something is missing of has

@@ -358,3 +358,59 @@ func TestPathsThatCannotBeReadAreRefused(t *testing.T) {
 		b.requireNoMover("r-1")
 	}
 }
+
+// Files that were written where the volume of a Pod that ended had been are not in the volume.
+func TestFilesOfAPodThatEndsMeanwhileAreNotRestored(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change  func(*bed)
+		message string
+	}{
+		"runs":  {func(*bed) {}, ""},
+		"ended": {func(b *bed) { b.setPod(func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded }) }, "Pod shop/web-0 has ended: whether"},
+		"gone":  {func(b *bed) { require.NoError(t, b.client.Delete(t.Context(), newPod("web-0", ""))) }, "Pod shop/web-0 is gone: whether"},
+		"replaced": {func(b *bed) {
+			pod := newPod("web-0", "node-1")
+			require.NoError(t, b.client.Delete(t.Context(), pod))
+			pod.UID = "next"
+			require.NoError(t, b.client.Create(t.Context(), pod))
+		}, "Pod shop/web-0 is another one than that of the request: whether"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRestore("r-1", "data")
+			r.Spec.UploaderSettings = map[string]string{"Paths": `["etc"]`, "Overwrite": "true"}
+			b := newBed(t, r)
+			b.step(r)
+			b.run("r-1")
+			b.step(r)
+			b.end("r-1", outcome.Result{Phase: outcome.Completed, Files: 1})
+			tc.change(b)
+			b.step(r)
+			require.Contains(t, r.Status.Message, tc.message)
+			require.Equal(t, tc.message == "", r.Status.Phase == velerov1.PodVolumePhaseCompleted, r.Status.Phase)
+			b.requireNoMover("r-1")
+		})
+	}
+}
+
+// What a backup finds empty is not the volume if its Pod has ended. Its snapshot is noted, so that it is deleted with the backup.
+func TestAnEmptyBackupOfAPodThatEndsFails(t *testing.T) {
+	for _, tc := range []struct {
+		found int64 // files
+		gone  bool
+		phase velerov1.PodVolumePhase
+	}{{0, false, velerov1.PodVolumePhaseCompleted}, {1, true, velerov1.PodVolumePhaseCompleted}, {0, true, velerov1.PodVolumePhaseFailed}} {
+		r := newBackup("b-1", "data")
+		b := newBed(t, r)
+		b.step(r)
+		b.run("b-1")
+		b.step(r)
+		b.end("b-1", outcome.Result{Phase: outcome.Completed, SnapshotID: "s-1", Files: tc.found, Directories: 1})
+		if tc.gone {
+			require.NoError(t, b.client.Delete(t.Context(), newPod("web-0", "")))
+		}
+		b.step(r)
+		require.Equal(t, tc.phase, r.Status.Phase, r.Status.Message)
+		require.Equal(t, "s-1", r.Status.SnapshotID)
+		b.requireNoMover("b-1")
+	}
+}
