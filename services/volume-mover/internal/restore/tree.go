@@ -133,6 +133,9 @@ func (w *snapshotWriter) restoreFile(ctx context.Context, name string, e *snapsh
 			return err
 		}
 		w.setFileMetadata(f, name, e)
+		if place != name { // the file that it replaces goes once this one is on the disk
+			return f.Sync()
+		}
 		return nil
 	})
 	if err = errors.Join(err, f.Close()); err != nil {
