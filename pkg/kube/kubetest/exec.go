@@ -54,12 +54,6 @@ func parseRequest(r *http.Request) (*ExecRequest, bool) {
 	return nil, false
 }
 
-// IsExec reports whether the request is one to run a command.
-func IsExec(r *http.Request) bool {
-	_, ok := parseRequest(r)
-	return ok
-}
-
 // ServeHTTP implements http.Handler.
 func (h *ExecHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	request, ok := parseRequest(r)

@@ -72,18 +72,6 @@ func (i Item) Body() []byte {
 	return body
 }
 
-// WritePart stores a part as the holder of epoch leaves it in the middle of a backup, with its
-// sidecar and a record beside it.
-func WritePart(t testing.TB, store objectstore.Store, backup string, epoch int64, n int, items ...Item) (key string) {
-	t.Helper()
-	uid := "uid-" + backup
-	key = layout.Part(backup, uid, epoch, "u", 0, n)
-	uploadPart(t, store, key, sealItems(t, t.TempDir(), items))
-	err := objectstore.CreateBytes(t.Context(), store, layout.Checkpoint(backup, uid, epoch, int64(n+1)), []byte("{}"))
-	require.NoError(t, err)
-	return key
-}
-
 // Write stores the tarball and the manifest of a backup, the gzip members of the tarball small.
 func Write(t testing.TB, store objectstore.Store, backup string, items ...Item) {
 	t.Helper()
