@@ -21,12 +21,14 @@ var bounds = []bound{
 	// 6,800 for the search index, dry runs of backups and restores with their stored plans, and restores of single items;
 	// 2,800 for repositories of volume data and the mover;
 	// 5,800 for file-system backup: requests, volume-mover's controller, restores that wait for data, forgetting; and diff --cluster;
-	// 4,500 for moved CSI snapshots, maintenance of repositories, files of volumes, and movers behind proxies.
-	{"product lines (pkg, services)", 128500, func(f figures) float64 { return float64(f.productLines) }},
+	// 4,500 for moved CSI snapshots, maintenance of repositories, files of volumes, and movers behind proxies;
+	// 500 for restores of single files, parents that long uploads keep, and small files in windows of packs.
+	{"product lines (pkg, services)", 129000, func(f figures) float64 { return float64(f.productLines) }},
 	// 108,600, the runner of public reports, and the tests of what they ask for; 7,000 for the tests of the uses of manifests;
 	// 4,700 for the tests of search, dry runs, published definitions and movers; 6,000 for file-system backup, its node and its suite;
-	// 6,000 for moved snapshots and their suite, maintenance, files, 35 reports about volume data, and the bench of movers.
-	{"test lines (_test.go, e2e, test support)", 137000, func(f figures) float64 { return float64(f.testLines) }},
+	// 6,000 for moved snapshots and their suite, maintenance, files, 35 reports about volume data, and the bench of movers;
+	// 3,000 for a CSI driver with mounts and block devices on a node, faults of volume data there, and Velero's data movers.
+	{"test lines (_test.go, e2e, test support)", 140000, func(f figures) float64 { return float64(f.testLines) }},
 	{"packages (pkg, services)", 174, func(f figures) float64 { return float64(len(f.packages)) }},
 	{"functions over 80 lines", 0, func(f figures) float64 { return float64(f.longFunctions) }},
 	{"one-word unexported functions, percent", 35, func(f figures) float64 { return percent(f.oneWord, f.unexported) }},
