@@ -6,16 +6,13 @@ import (
 	"context"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-io/holdfast/e2e/harness/product"
@@ -40,7 +37,6 @@ type bed struct {
 	cli     *product.CLI
 	dir     string
 	velero  string // Velero's binary
-	plugins string // directory with Velero's plugin for AWS
 }
 
 func newBed(t *testing.T) *bed {
@@ -52,16 +48,11 @@ func newBed(t *testing.T) *bed {
 	b.cli = &product.CLI{Binary: binary, Kubeconfig: b.cluster.Kubeconfig(), Namespace: namespace, Output: t.Output()}
 	b.velero, err = testbed.Binary("velero")
 	require.NoError(t, err)
-	aws, err := testbed.Binary("velero-plugin-for-aws")
-	require.NoError(t, err)
-	b.plugins = filepath.Join(b.dir, "velero-plugins")
-	require.NoError(t, os.MkdirAll(b.plugins, 0o700))
-	require.NoError(t, os.Symlink(aws, filepath.Join(b.plugins, filepath.Base(aws))))
 	b.client, err = client.New(b.cluster.RestConfig(), client.Options{Scheme: kube.Scheme()})
 	require.NoError(t, err)
 	server := b.startHoldfast(t) // installs the definitions
 	b.createLocation(t, b.s3)
-	b.createDeployment(t)
+	testbed.CreateVeleroDeployment(t, b.cluster, namespace)
 	server.Shutdown()
 	return b
 }
@@ -81,23 +72,6 @@ func (b *bed) createLocation(t *testing.T, s3 *testbed.S3) {
 	}))
 }
 
-// createDeployment makes the Deployment that Velero 1.18 reads the image of restore helpers from, also
-// when its server runs elsewhere.
-func (b *bed) createDeployment(t *testing.T) {
-	t.Helper()
-	labels := map[string]string{"component": "velero"}
-	require.NoError(t, b.client.Create(t.Context(), &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "velero"},
-		Spec: appsv1.DeploymentSpec{
-			Replicas: ptr.To[int32](0), Selector: &metav1.LabelSelector{MatchLabels: labels},
-			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: labels},
-				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "velero", Image: "velero/velero:v1.18.3"}}},
-			},
-		},
-	}))
-}
-
 // startHoldfast starts `holdfast up`, which the test shuts down before it starts Velero's server.
 func (b *bed) startHoldfast(t *testing.T, flags ...string) *product.Server {
 	t.Helper()
@@ -111,31 +85,15 @@ func (b *bed) startHoldfast(t *testing.T, flags ...string) *product.Server {
 // location. The function stops it.
 func (b *bed) startVelero(t *testing.T, flags ...string) (stop func()) {
 	t.Helper()
-	process, err := testbed.StartProcess(testbed.ProcessSpec{
-		Name: "velero-server", Path: b.velero, LogDir: b.dir,
-		Args: append([]string{
-			"server", "--kubeconfig", b.cluster.Kubeconfig(), "--namespace", namespace, "--plugin-dir", b.plugins,
-			"--default-backup-storage-location", location, "--backup-sync-period", "1s", "--store-validation-frequency", "1s",
-			"--metrics-address", "127.0.0.1:0", "--uploader-type", "kopia",
-		}, flags...),
-		Env: []string{"VELERO_NAMESPACE=" + namespace, "VELERO_SCRATCH_DIR=" + t.TempDir(), "KUBECONFIG=" + b.cluster.Kubeconfig(), "HOME=" + b.dir},
-	})
-	require.NoError(t, err)
-	stop = func() { process.Stop(20 * time.Second) }
-	t.Cleanup(stop)
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("Velero's server:\n%s", testbed.Tail(process.LogPath(), 40))
-		}
-	})
 	started := metav1.Now()
+	process := testbed.StartVeleroT(t, testbed.VeleroServer{Cluster: b.cluster, Namespace: namespace, Location: location, Dir: b.dir, Flags: flags})
 	require.Eventually(t, func() bool {
 		var l velerov1.BackupStorageLocation
 		err := b.client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: location}, &l)
 		at := l.Status.LastValidationTime
 		return err == nil && l.Status.Phase == velerov1.LocationPhaseAvailable && at != nil && started.Before(at)
 	}, patience, look, "Velero's server validates the location")
-	return stop
+	return func() { process.Stop(20 * time.Second) }
 }
 
 // runVelero runs Velero's command line.
