@@ -29,8 +29,15 @@ type Agent struct {
 	binary string
 }
 
-// StartAgent runs Velero's node-agent, what it finds in a cluster where it is installed, and the Pods that it makes, until the test is
-// done. The Pods move data one at a time, as is its default.
+// labelMaintenance is on the Pods of the jobs that Velero's server makes.
+const labelMaintenance = "velero.io/repo-name"
+
+// messageWrapper gives a process the file of its message at the path that Velero knows by heart.
+var messageWrapper = []string{"unshare", "--mount", "sh", "-ec",
+	`touch "$0" ` + corev1.TerminationMessagePathDefault + `; mount --bind "$0" ` + corev1.TerminationMessagePathDefault + `; exec "$@"`}
+
+// StartAgent runs Velero's node-agent, what it finds in a cluster where it is installed, the Pods that it makes, and those that Velero's
+// server does, until the test is done.
 func StartAgent(t *testing.T, s *site.Site, m *Movers) *Agent {
 	t.Helper()
 	require.Zero(t, os.Geteuid(), "Velero's node-agent has its directories below /: run this test as root")
@@ -40,13 +47,13 @@ func StartAgent(t *testing.T, s *site.Site, m *Movers) *Agent {
 	pods := filepath.Join(m.Root(), "pods")
 	require.NoError(t, os.MkdirAll(pods, 0o755))
 	require.NoError(t, os.Symlink(pods, hostPods), "%s stands for a mount", hostPods)
-	t.Cleanup(func() { _ = os.Remove(hostPods) })
+	t.Cleanup(func() { _, _ = os.Remove(hostPods), os.Remove(corev1.TerminationMessagePathDefault) })
 	dir := t.TempDir()
 	running := a.installAgent(t, pods, dir)
 	require.NoError(t, os.MkdirAll(filepath.Join(pods, string(running.UID)), 0o755))
-	for _, label := range AgentLabels {
+	for _, label := range append(AgentLabels, labelMaintenance) {
 		served := newMovers(m.node, m.client, binary, m.dir, m.directory)
-		served.agent = true
+		served.wrapper, served.env = messageWrapper, pairs(a.environment(dir))
 		served.watchPods(t, site.Server, label)
 	}
 	process, err := testbed.StartProcess(testbed.ProcessSpec{

@@ -33,7 +33,9 @@ type Movers struct {
 	client kubernetes.Interface
 	binary string
 	dir    string
-	agent  bool // the Pods are those of Velero's node-agent
+	// wrapper is a command that runs the binary, with the file of the termination message before it; env is what the process has in
+	// addition. Those of Velero's node-agent have them.
+	wrapper, env []string
 	// directory finds the directory of a CSI volume by its handle.
 	directory func(handle string) (string, error)
 

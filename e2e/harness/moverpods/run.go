@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -84,8 +85,13 @@ func (r *moverPod) runContainer(ctx context.Context) (code int, err error) {
 	r.mu.Lock()
 	r.places = places
 	r.mu.Unlock()
+	command := append(slices.Clone(r.movers.wrapper), r.movers.binary)
+	if len(r.movers.wrapper) > 0 {
+		command = slices.Insert(command, len(r.movers.wrapper), filepath.Join(r.dir, messageFile))
+	}
 	process, err := testbed.StartProcess(testbed.ProcessSpec{
-		Name: r.pod.Name, Path: r.movers.binary, Args: places.replaceIn(commandWords(container)), Env: places.replaceIn(environment(container)), LogDir: r.dir,
+		Name: r.pod.Name, Path: command[0], Args: append(command[1:], places.replaceIn(commandWords(container))...),
+		Env: append(slices.Clone(r.movers.env), places.replaceIn(environment(container))...), LogDir: r.dir,
 	})
 	if err != nil {
 		return 0, err
@@ -140,12 +146,7 @@ func (r *moverPod) reportEnd(ctx context.Context, code int) error {
 	if code != 0 {
 		phase, reason = corev1.PodFailed, "Error"
 	}
-	path := filepath.Join(r.dir, messageFile)
-	if r.movers.agent { // its data paths know the path by heart
-		path = corev1.TerminationMessagePathDefault
-		defer func() { _ = os.Remove(path) }()
-	}
-	message, err := os.ReadFile(path)
+	message, err := os.ReadFile(filepath.Join(r.dir, messageFile))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
