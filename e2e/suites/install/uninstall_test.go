@@ -23,7 +23,8 @@ func unstructuredOf(object map[string]any) *unstructured.Unstructured {
 }
 
 // testUninstall compares the objects of the cluster with those before the installation: beside those of
-// the other tests there are the definitions, the backups and restores, and NATS's volume.
+// the other tests there are the definitions, the backups and restores, NATS's volume, and the password of
+// the data of volumes.
 func (b *bed) testUninstall(t *testing.T, before map[string]bool) {
 	b.runHelm(t, "", "uninstall")
 	var left []string
@@ -31,8 +32,8 @@ func (b *bed) testUninstall(t *testing.T, before map[string]bool) {
 		left = b.leftObjects(t, before)
 		return len(left) == 0
 	}, patience, time.Second, "objects are left: %v", &left)
-	for _, kind := range []string{"customresourcedefinitions.apiextensions.k8s.io", "backups.velero.io", "restores.velero.io"} {
-		require.True(t, slices.ContainsFunc(b.objectNames(t), func(name string) bool { return strings.HasPrefix(name, kind+" ") }), "%s are left", kind)
+	for _, kind := range []string{"customresourcedefinitions.apiextensions.k8s.io ", "backups.velero.io ", "restores.velero.io ", passwordSecret} {
+		require.True(t, slices.ContainsFunc(b.objectNames(t), func(name string) bool { return strings.HasPrefix(name, kind) }), "%s is left", kind)
 	}
 	require.Equal(t, velerov1.BackupPhaseCompleted, b.awaitCompleted(t, "app").Status.Phase)
 }
@@ -56,11 +57,14 @@ func (b *bed) leftObjects(t *testing.T, before map[string]bool) []string {
 	})
 }
 
-// What the API server and the tests make in a namespace.
+// What the API server and the tests make in a namespace, and what has to stay.
 var ofTests = []string{
 	"configmaps " + server + "/kube-root-ca.crt", "serviceaccounts " + server + "/default", "serviceaccounts " + server + "/viewer",
-	"serviceaccounts " + server + "/operator", "serviceaccounts " + server + "/admin", "persistentvolumeclaims " + server + "/data-holdfast-nats-0",
+	"serviceaccounts " + server + "/operator", "serviceaccounts " + server + "/admin", "persistentvolumeclaims " + server + "/data-holdfast-nats-0", passwordSecret,
 }
+
+// passwordSecret has the password without which no data of volumes can be restored.
+const passwordSecret = "secrets " + server + "/" + velerov1.RepositorySecret
 
 // clusterObjects returns the names of all objects of the cluster.
 func (b *bed) clusterObjects(t *testing.T) map[string]bool {
