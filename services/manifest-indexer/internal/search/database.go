@@ -1,5 +1,5 @@
 // Package search has the index of what all backups hold: a SQLite database in the work directory of one
-// replica, which is a cache. It is built from the bucket with each start of the process.
+// replica, which is a cache. It is built from the bucket, and again where it is lost or damaged.
 //
 // An object has one row for each content that consecutive backups of one scope found it with, not one for
 // each backup: the row has the range of these backups.
@@ -14,11 +14,15 @@ import (
 	"net/url"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 )
+
+// ErrDamaged means that the file of the database is gone, or is not what was written to it.
+var ErrDamaged = errors.New("the database is damaged")
 
 // ErrFull means that the file has its largest size, or the disk has no room, and that nothing was written.
 var ErrFull = errors.New("the search index has no room")
@@ -65,42 +69,64 @@ type Backup struct {
 
 // Database is the index. It is safe for concurrent use; backups are added and removed by one caller.
 type Database struct {
-	paging paging
-	db     *sql.DB
+	path     string
+	paging   paging
+	maxPages int
 
-	list    sync.Mutex // of backups
-	backups []Backup   // in the order of seq; the slice is replaced, never written to
-	objects int64      // the largest id
+	mu      sync.RWMutex // held for reading while the file is used, for writing while it is replaced
+	db      *sql.DB
+	file    fs.FileInfo // of the file that was opened
+	damaged atomic.Bool // until the file is replaced
+	list    sync.Mutex  // of backups
+	backups []Backup    // in the order of seq; the slice is replaced, never written to
+	objects int64       // the largest id
 }
 
 // OpenDatabase makes an empty database at a path, in place of any other one.
 func OpenDatabase(ctx context.Context, path string) (*Database, error) {
-	return openSized(ctx, path, maxPages)
+	d := &Database{path: path, paging: defaultPaging, maxPages: maxPages}
+	return d, d.create(ctx)
 }
 
-// openSized is OpenDatabase with another bound of the file. What is written need not outlive the process: it is
-// never forced to the disk.
-func openSized(ctx context.Context, path string, pages int) (*Database, error) {
+// create makes the file. What is written need not outlive the process: it is never forced to the disk.
+func (d *Database) create(ctx context.Context) error {
 	for _, suffix := range []string{"", "-wal", "-shm", "-journal"} {
-		if err := os.Remove(path + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("search index: %w", err)
+		if err := os.Remove(d.path + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("search index: %w", err)
 		}
 	}
-	options := url.Values{"_pragma": {"journal_mode(WAL)", "synchronous(OFF)", "temp_store(MEMORY)", "busy_timeout(60000)", fmt.Sprintf("cache_size(-%d)", cacheKiB), "journal_size_limit(16777216)", fmt.Sprintf("max_page_count(%d)", pages)}}
-	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?"+options.Encode())
+	options := url.Values{"_pragma": {"journal_mode(WAL)", "synchronous(OFF)", "temp_store(MEMORY)", "busy_timeout(60000)", fmt.Sprintf("cache_size(-%d)", cacheKiB), "journal_size_limit(16777216)", fmt.Sprintf("max_page_count(%d)", d.maxPages)}}
+	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: d.path}).EscapedPath()+"?"+options.Encode())
 	if err != nil {
-		return nil, fmt.Errorf("search index: %w", err)
+		return fmt.Errorf("search index: %w", err)
 	}
 	db.SetMaxOpenConns(maxConns)
 	db.SetMaxIdleConns(maxConns)
+	d.db = db
+	d.setBackups(nil)
+	d.objects = 0
+	d.damaged.Store(false)
 	if _, err := db.ExecContext(ctx, tables); err != nil {
-		return nil, fmt.Errorf("search index: %w", err)
+		return fmt.Errorf("search index: %w", err)
 	}
-	return &Database{paging: defaultPaging, db: db}, nil
+	d.file, err = os.Stat(d.path)
+	return err
 }
 
 // Close closes the file.
-func (d *Database) Close() error { return d.db.Close() }
+func (d *Database) Close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.db.Close()
+}
+
+// Reset replaces the database with an empty one.
+func (d *Database) Reset(ctx context.Context) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	_ = d.db.Close() // it is thrown away
+	return d.create(ctx)
+}
 
 // Backups returns the backups that are indexed, in the order they were added. The slice must not be modified.
 func (d *Database) Backups() []Backup {
@@ -115,11 +141,23 @@ func (d *Database) setBackups(backups []Backup) {
 	d.backups = backups
 }
 
-// explainFull makes the error of a file without room ErrFull.
-func explainFull(err error) error {
+// withFile runs what reads or writes the file. Errors of a lost or damaged file are ErrDamaged, of one without room ErrFull.
+func (d *Database) withFile(do func() error) error {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	if now, err := os.Stat(d.path); err != nil || !os.SameFile(now, d.file) || d.damaged.Load() {
+		return fmt.Errorf("%w: %s is not what was written", ErrDamaged, d.path)
+	}
+	err := do()
 	failure := new(sqlite.Error)
-	if errors.As(err, &failure) && failure.Code()&0xff == sqlite3.SQLITE_FULL { // the rest of the code says more about it
-		return fmt.Errorf("%w: %w", ErrFull, err)
+	if errors.As(err, &failure) {
+		switch failure.Code() & 0xff { // the rest of the code says more about it
+		case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY:
+			d.damaged.Store(true)
+			return fmt.Errorf("%w: %w", ErrDamaged, err)
+		case sqlite3.SQLITE_FULL:
+			return fmt.Errorf("%w: %w", ErrFull, err)
+		}
 	}
 	return err
 }

@@ -26,7 +26,7 @@ import (
 )
 
 const (
-	// passPeriod is how often backups are looked for without a request.
+	// passPeriod is how often it is looked whether the file is still there.
 	passPeriod = time.Minute
 	// retryPeriod is the least time between two attempts at a backup that could not be read.
 	retryPeriod = 10 * time.Minute
@@ -89,7 +89,14 @@ func (i *Indexer) Wake() { i.wake.Wake() }
 // Run makes passes until ctx ends, and then closes the database. Failures are logged and tried again.
 func (i *Indexer) Run(ctx context.Context) error {
 	err := rungroup.RunPeriodically(ctx, i.Clock, passPeriod, i.wake, func(ctx context.Context) {
-		if err := i.Pass(ctx); err != nil && ctx.Err() == nil {
+		err := i.Pass(ctx)
+		if errors.Is(err, ErrDamaged) && ctx.Err() == nil {
+			i.Log.Warn("Search index is lost or damaged; it is built again", "error", err)
+			if err = i.Reset(ctx); err == nil {
+				err = i.Pass(ctx)
+			}
+		}
+		if err != nil && ctx.Err() == nil {
 			i.Log.Error("Failed to index backups; will retry", "error", err)
 		}
 	})
@@ -113,6 +120,9 @@ func (i *Indexer) Coverage() (c Coverage, ok bool) {
 // first. One that cannot be read does not hold up the others, and a location that hangs no other one. A pass that
 // is requested meanwhile ends it after the backup at hand.
 func (i *Indexer) Pass(ctx context.Context) error {
+	if err := i.withFile(func() error { return nil }); err != nil {
+		return err
+	}
 	if err := i.readBackups(ctx); err != nil {
 		return err
 	}
@@ -142,6 +152,9 @@ func (i *Indexer) Pass(ctx context.Context) error {
 			continue
 		}
 		err := i.indexBackup(ctx, *s.backup)
+		if errors.Is(err, ErrDamaged) {
+			return err
+		}
 		if err != nil {
 			now := i.Clock.Now()
 			s.retry = now.Add(retryPeriod)

@@ -192,10 +192,8 @@ func TestAPassEndsWhenOneIsRequested(t *testing.T) {
 // A backup that does not fit stays out and takes no room from others, which come in as room is there.
 func TestTheFileIsBounded(t *testing.T) {
 	b := newBed(t)
-	small, err := openSized(t.Context(), filepath.Join(t.TempDir(), "small.db"), 60)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, small.Close()) })
-	b.Database = small
+	b.maxPages = 60
+	require.NoError(t, b.Reset(t.Context()))
 	b.createBackup("b1", 1, velerov1.BackupPhaseCompleted)
 	b.createBackup("b2", 2, velerov1.BackupPhaseCompleted)
 	b.createBackup("b3", 3, velerov1.BackupPhaseCompleted)
@@ -241,6 +239,53 @@ func TestBackupsOfVeleroAreCoveredByNames(t *testing.T) {
 	require.False(t, known)
 }
 
+// A file that is gone, replaced or overwritten is noticed, and another one gives the same answers.
+func TestADamagedDatabaseIsBuiltAgain(t *testing.T) {
+	for name, damage := range map[string]func(path string) error{
+		"removed": os.Remove,
+		"replaced": func(path string) error {
+			return os.Rename(path, path+".away")
+		},
+		"overwritten": func(path string) error {
+			return os.WriteFile(path, bytes.Repeat([]byte("no database "), 10_000), 0o600)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBed(t)
+			b.createBackup("b1", 1, velerov1.BackupPhaseCompleted)
+			b.createBackup("b2", 2, velerov1.BackupPhaseCompleted)
+			b.storeManifest("b1", newEntry("Pod", "a", "web", 1))
+			b.storeManifest("b2", newEntry("Pod", "a", "web", 2))
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() { ended <- b.Run(ctx) }()
+			complete := func() bool {
+				c, ok := b.Coverage()
+				return ok && c.Indexed == 2
+			}
+			require.Eventually(t, complete, time.Minute, time.Millisecond)
+			before := b.search(b.Indexer)
+			b.mu.Lock() // the cached pages of its connections go, as they do with time
+			b.db.SetMaxIdleConns(0)
+			_, err := b.db.ExecContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)")
+			require.NoError(t, err)
+			require.NoError(t, damage(b.path))
+			b.mu.Unlock()
+			_, err = b.ListKinds(ctx)
+			require.ErrorIs(t, err, ErrDamaged)
+			b.createBackup("b3", 3, velerov1.BackupPhaseFailed)
+			require.Eventually(t, func() bool {
+				b.Wake()
+				_, err := b.ListKinds(ctx)
+				return err == nil && complete()
+			}, time.Minute, time.Millisecond)
+			require.Equal(t, before, b.search(b.Indexer))
+			cancel()
+			require.NoError(t, <-ended)
+		})
+	}
+}
+
 // Values of annotations do not get into the file, and of Secrets nothing but names, labels and keys.
 func TestNoValueIsInTheDatabase(t *testing.T) {
 	b := newBed(t)
@@ -252,9 +297,7 @@ func TestNoValueIsInTheDatabase(t *testing.T) {
 	kinds, err := b.ListKinds(t.Context())
 	require.NoError(t, err)
 	require.Len(t, b.find(t, Query{Kinds: kinds, Limit: 9, Labels: labels.Everything(), Annotations: []string{"note", "meta.helm.sh/release-name"}}), 1)
-	var path string
-	require.NoError(t, b.db.QueryRowContext(t.Context(), "SELECT file FROM pragma_database_list").Scan(&path))
-	files, err := filepath.Glob(path + "*")
+	files, err := filepath.Glob(b.path + "*")
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
 	for _, file := range files {

@@ -284,15 +284,17 @@ func (e *Entry) IsSame(other *Entry) (same, known bool) {
 
 // eachRow calls do for the rows of a query until it returns false.
 func (d *Database) eachRow(ctx context.Context, query string, args []any, do func(scan func(...any) error) (bool, error)) error {
-	rows, err := d.db.QueryContext(ctx, query, args...)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = rows.Close() }() // Err has what matters
-	for rows.Next() {
-		if more, err := do(rows.Scan); err != nil || !more {
+	return d.withFile(func() error {
+		rows, err := d.db.QueryContext(ctx, query, args...)
+		if err != nil {
 			return err
 		}
-	}
-	return rows.Err()
+		defer func() { _ = rows.Close() }() // Err has what matters
+		for rows.Next() {
+			if more, err := do(rows.Scan); err != nil || !more {
+				return err
+			}
+		}
+		return rows.Err()
+	})
 }

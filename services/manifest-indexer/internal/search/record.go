@@ -46,23 +46,25 @@ type recorder struct {
 
 // record commits what a function writes, unless the recorder has an error then. Its caller is the only writer.
 func (d *Database) record(ctx context.Context, write func(*recorder)) error {
-	tx, err := d.db.BeginTx(ctx, nil)
-	if err != nil {
+	return d.withFile(func() error {
+		tx, err := d.db.BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = tx.Rollback() }() // nothing after a commit
+		r := &recorder{
+			ctx: ctx, tx: tx, statements: map[string]*sql.Stmt{}, kinds: map[string]int64{}, tags: map[string]int64{}, pages: map[pageKey]bool{},
+			paging: d.paging, objects: d.objects,
+		}
+		if write(r); r.err != nil {
+			return r.err
+		}
+		err = tx.Commit()
+		if err == nil {
+			d.objects = r.objects
+		}
 		return err
-	}
-	defer func() { _ = tx.Rollback() }() // nothing after a commit
-	r := &recorder{
-		ctx: ctx, tx: tx, statements: map[string]*sql.Stmt{}, kinds: map[string]int64{}, tags: map[string]int64{}, pages: map[pageKey]bool{},
-		paging: d.paging, objects: d.objects,
-	}
-	if write(r); r.err != nil {
-		return explainFull(r.err)
-	}
-	if err := tx.Commit(); err != nil {
-		return explainFull(err)
-	}
-	d.objects = r.objects
-	return nil
+	})
 }
 
 // prepare returns a statement, which is prepared once.

@@ -30,7 +30,7 @@ func (s *Server) SearchItems(ctx context.Context, req *manifestv1.SearchItemsReq
 	}
 	found, err := s.Index.FindObjects(ctx, query)
 	if err != nil {
-		return nil, err
+		return nil, s.indexError(err)
 	}
 	resp := &manifestv1.SearchItemsResponse{Coverage: coverage}
 	for i := range found {
@@ -84,7 +84,7 @@ func newBackupReference(b *search.Backup) *manifestv1.BackupReference {
 func (s *Server) findIndexedKinds(ctx context.Context, field string, names ...string) ([]search.Kind, error) {
 	indexed, err := s.Index.ListKinds(ctx)
 	if err != nil || len(names) == 0 {
-		return indexed, err
+		return indexed, s.indexError(err)
 	}
 	infos := make([]manifest.KindInfo, len(indexed))
 	for i, k := range indexed {
@@ -114,6 +114,15 @@ func (s *Server) coverage() *manifestv1.Coverage {
 	return &manifestv1.Coverage{Indexed: c.Indexed, Backups: c.Backups, NamesOnly: c.NamesOnly, Incomplete: !counted || c.Indexed < c.Backups}
 }
 
+// indexError has a damaged index built again.
+func (s *Server) indexError(err error) error {
+	if errors.Is(err, search.ErrDamaged) {
+		s.Index.Wake()
+		return fmt.Errorf("the search index is being built again, ask again later: %w: %w", errgrpc.ErrUnavailable, err)
+	}
+	return err
+}
+
 // GetHistory implements ManifestService.
 func (s *Server) GetHistory(ctx context.Context, req *manifestv1.GetHistoryRequest) (*manifestv1.GetHistoryResponse, error) {
 	coverage := s.coverage()
@@ -128,7 +137,7 @@ func (s *Server) GetHistory(ctx context.Context, req *manifestv1.GetHistoryReque
 	filter := newBackupFilter(req.GetBackups())
 	entries, err := s.Index.ReadHistory(ctx, kinds[0], req.GetNamespace(), req.GetName(), &filter)
 	if err != nil {
-		return nil, err
+		return nil, s.indexError(err)
 	}
 	resp := &manifestv1.GetHistoryResponse{Group: kinds[0].Group, Kind: kinds[0].Kind, Coverage: coverage}
 	for i := min(skip, len(entries)); i < len(entries); i++ {

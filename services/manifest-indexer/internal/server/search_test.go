@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -25,7 +26,7 @@ import (
 )
 
 // newSearchBed has three backups of Velero's, an hour apart, and the manifest of backup "b" a day later.
-func newSearchBed(t *testing.T) *bed {
+func newSearchBed(t *testing.T) (_ *bed, path string) {
 	t.Helper()
 	b := newBed(t)
 	var objects []client.Object
@@ -38,7 +39,8 @@ func newSearchBed(t *testing.T) *bed {
 		b.store.Set(layout.BackupResourceList(name), packed(t, `{"v1/Pod":["shop/web-1","shop/web-2"],"apps/v1/Deployment":["shop/web"],"example.com/v1/Ingress":["shop/x"],"other.io/v1/Ingress":["shop/x"]}`))
 	}
 	c := fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(objects...).Build()
-	database, err := search.OpenDatabase(t.Context(), filepath.Join(t.TempDir(), "search.db"))
+	path = filepath.Join(t.TempDir(), "search.db")
+	database, err := search.OpenDatabase(t.Context(), path)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, database.Close()) })
 	b.s.Index = search.NewIndexer(search.Config{Reader: c, Cached: c, Namespace: "velero", Opener: b, Clock: clocktesting.NewFakeClock(time.Now()), Log: slog.New(slog.DiscardHandler)}, database)
@@ -46,7 +48,7 @@ func newSearchBed(t *testing.T) *bed {
 	require.NoError(t, err)
 	require.True(t, before.GetCoverage().GetIncomplete(), "before backups are counted")
 	require.NoError(t, b.s.Index.Pass(t.Context()))
-	return b
+	return b, path
 }
 
 func packed(t *testing.T, text string) []byte {
@@ -76,7 +78,7 @@ func (b *bed) searchAll(req *manifestv1.SearchItemsRequest) (lines []string) {
 }
 
 func TestSearchItems(t *testing.T) {
-	b := newSearchBed(t)
+	b, _ := newSearchBed(t)
 	for _, tc := range []struct {
 		req  *manifestv1.SearchItemsRequest
 		want []string
@@ -106,7 +108,7 @@ func TestSearchItems(t *testing.T) {
 }
 
 func TestGetHistory(t *testing.T) {
-	b := newSearchBed(t)
+	b, _ := newSearchBed(t)
 	req, lines := &manifestv1.GetHistoryRequest{Kind: "deploy", Namespace: "shop", Name: "web", PageSize: 3}, []string{}
 	for more := true; more; more = req.GetPageToken() != "" {
 		page, err := b.s.GetHistory(t.Context(), req)
@@ -120,4 +122,19 @@ func TestGetHistory(t *testing.T) {
 	require.Equal(t, []string{"b nightly CHANGE_UNKNOWN", "v3 nightly CHANGE_UNKNOWN", "v2 nightly CHANGE_UNKNOWN", "v1 nightly CHANGE_FIRST"}, lines)
 	require.Equal(t, manifestv1.HistoryEntry_CHANGE_CHANGED, changeSince([]search.Entry{{Hash: []byte{1}}, {Hash: []byte{2}}}))
 	require.Equal(t, manifestv1.HistoryEntry_CHANGE_UNCHANGED, changeSince([]search.Entry{{Hash: []byte{1}}, {Hash: []byte{1}}, {Hash: []byte{2}}}))
+}
+
+func TestALostIndexIsUnavailable(t *testing.T) {
+	b, path := newSearchBed(t)
+	require.NoError(t, os.Remove(path))
+	_, err := b.s.SearchItems(t.Context(), &manifestv1.SearchItemsRequest{})
+	require.ErrorIs(t, err, errgrpc.ErrUnavailable)
+	require.NoError(t, b.s.Index.Reset(t.Context()))
+	page, err := b.s.SearchItems(t.Context(), &manifestv1.SearchItemsRequest{})
+	require.NoError(t, err)
+	require.True(t, page.GetCoverage().GetIncomplete())
+	for range 4 { // the search has requested a pass, which ends each of these after one backup
+		require.NoError(t, b.s.Index.Pass(t.Context()))
+	}
+	require.Len(t, b.searchAll(&manifestv1.SearchItemsRequest{Kinds: []string{"pod"}}), 2)
 }
