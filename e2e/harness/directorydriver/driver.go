@@ -35,7 +35,7 @@ type Config struct {
 	Socket string
 	Clock  clock.PassiveClock
 	// Kubelet is the root directory of a kubelet of the same mount namespace, with which the driver registers; it takes
-	// root and Linux. Empty: there is none.
+	// root and Linux. Without one volumes are published as symbolic links.
 	Kubelet string
 }
 
@@ -88,8 +88,8 @@ func Start(config Config) (*Driver, error) {
 	return d, nil
 }
 
-// Close ends the driver and the calls that it has not answered. The directories stay, and mounts; loop devices go once
-// nobody uses them.
+// Close ends the driver and the calls that it has not answered. Directories and mounts stay. The kernel frees a loop device
+// after its last unmount.
 func (d *Driver) Close() {
 	d.server.Stop()
 	d.serves.Wait()

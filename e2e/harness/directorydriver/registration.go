@@ -11,7 +11,7 @@ import (
 	registerv1 "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 )
 
-// registration tells a kubelet where the driver listens, as node-driver-registrar does beside other drivers.
+// registration serves the plugin registration of a kubelet: it returns the socket of the driver.
 type registration struct {
 	registerv1.UnimplementedRegistrationServer
 	name, socket string

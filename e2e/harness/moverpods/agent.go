@@ -53,11 +53,11 @@ func StartAgent(t *testing.T, s *site.Site, m *Movers) *Agent {
 	require.NoError(t, os.MkdirAll(filepath.Join(pods, string(running.UID)), 0o755))
 	for _, label := range append(AgentLabels, labelMaintenance) {
 		served := newMovers(m.node, m.client, binary, m.dir, m.directory)
-		served.wrapper, served.env = messageWrapper, pairs(a.environment(dir))
+		served.wrapper, served.env = messageWrapper, formatVariables(a.buildEnvironment(dir))
 		served.watchPods(t, site.Server, label)
 	}
 	process, err := testbed.StartProcess(testbed.ProcessSpec{
-		Name: "node-agent", Path: binary, Args: append(agentArgs, "--metrics-address", "127.0.0.1:0"), Env: pairs(a.environment(dir)), LogDir: dir,
+		Name: "node-agent", Path: binary, Args: append(agentArgs, "--metrics-address", "127.0.0.1:0"), Env: formatVariables(a.buildEnvironment(dir)), LogDir: dir,
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() {
@@ -72,16 +72,16 @@ func StartAgent(t *testing.T, s *site.Site, m *Movers) *Agent {
 // agentArgs are those of the agent's container.
 var agentArgs = []string{"node-agent", "server", "--features=EnableCSI"}
 
-// environment is what the agent and its Pods have in a cluster.
-func (a *Agent) environment(dir string) []corev1.EnvVar {
+// buildEnvironment returns what the agent and its Pods have in a cluster.
+func (a *Agent) buildEnvironment(dir string) []corev1.EnvVar {
 	return []corev1.EnvVar{
 		{Name: "NODE_NAME", Value: a.movers.node.Name()}, {Name: "VELERO_NAMESPACE", Value: site.Server},
 		{Name: "VELERO_SCRATCH_DIR", Value: filepath.Join(dir, "scratch")}, {Name: "KUBECONFIG", Value: a.site.Cluster.Kubeconfig()}, {Name: "HOME", Value: dir},
 	}
 }
 
-// pairs returns variables as a process gets them.
-func pairs(variables []corev1.EnvVar) []string {
+// formatVariables returns variables as a process gets them.
+func formatVariables(variables []corev1.EnvVar) []string {
 	return environment(&corev1.Container{Env: variables})
 }
 
@@ -91,7 +91,7 @@ func (a *Agent) installAgent(t *testing.T, pods, dir string) (running corev1.Pod
 	labels := map[string]string{"name": "node-agent", "role": "node-agent"}
 	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{
 		Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}}, // nothing says that the node is there
-		Containers: []corev1.Container{{Name: "node-agent", Image: "none", Command: []string{"/velero"}, Args: agentArgs, Env: a.environment(dir),
+		Containers: []corev1.Container{{Name: "node-agent", Image: "none", Command: []string{"/velero"}, Args: agentArgs, Env: a.buildEnvironment(dir),
 			VolumeMounts: []corev1.VolumeMount{{Name: "host-pods", MountPath: hostPods}}}},
 		Volumes: []corev1.Volume{{Name: "host-pods", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: pods}}}},
 	}}
@@ -113,7 +113,7 @@ func (a *Agent) Maintain(t *testing.T, namespace, location string) {
 	t.Helper()
 	dir := t.TempDir()
 	process, err := testbed.StartProcess(testbed.ProcessSpec{
-		Name: "maintenance", Path: a.binary, Env: pairs(a.environment(dir)), LogDir: dir,
+		Name: "maintenance", Path: a.binary, Env: formatVariables(a.buildEnvironment(dir)), LogDir: dir,
 		Args: []string{"repo-maintenance", "--repo-name", namespace, "--repo-type", "kopia", "--backup-storage-location", location},
 	})
 	require.NoError(t, err)

@@ -48,8 +48,8 @@ func either(a, b, labels string) scenarios {
 		alike("alone", counter(a, labels)).alike("the other metric alone", counter(b, labels))
 }
 
-// repository has the series of a repository: when it was maintained, and how often it is.
-func repository(maintained, interval string) string {
+// formatRepository has the series of a repository: when it was maintained, and how often it is.
+func formatRepository(maintained, interval string) string {
 	return `holdfast_repository_maintained_timestamp_seconds{namespace="velero",repository_name="r"} ` + maintained + "\n" +
 		`holdfast_repository_maintenance_interval_seconds{namespace="velero",repository_name="r"} ` + interval
 }
@@ -57,13 +57,13 @@ func repository(maintained, interval string) string {
 var cases = map[string]scenarios{
 	"HoldfastRepositoryNotMaintained": {
 		fires: map[string]firing{
-			"not for two days":        {repository("-176400x20", "3600x20"), []string{`{namespace="velero", repository_name="r"}`}},
-			"a week's run is overdue": {repository("-777600x20", "604800x20"), []string{`{namespace="velero", repository_name="r"}`}},
+			"not for two days":        {formatRepository("-176400x20", "3600x20"), []string{`{namespace="velero", repository_name="r"}`}},
+			"a week's run is overdue": {formatRepository("-777600x20", "604800x20"), []string{`{namespace="velero", repository_name="r"}`}},
 		},
 		silent: map[string]string{
-			"the day before":          repository("-86400x20", "3600x20"),
-			"a week's run is not due": repository("-604800x20", "604800x20"),
-			"by another process": repository("-176400x20", "3600x20") + "\n" +
+			"the day before":          formatRepository("-86400x20", "3600x20"),
+			"a week's run is not due": formatRepository("-604800x20", "604800x20"),
+			"by another process": formatRepository("-176400x20", "3600x20") + "\n" +
 				`holdfast_repository_maintained_timestamp_seconds{namespace="velero",repository_name="r",pod="other"} 0x20`,
 		},
 	},
