@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"runtime/debug"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -58,9 +57,7 @@ func (m *mover) newFilesReadCommand(name, short string, answer filesAnswer) *cob
 
 // readFiles opens the location for answer, and repositories as they are asked for.
 func (m *mover) readFiles(ctx context.Context, req request.Request, r *files.Reader, answer func(context.Context) error) error {
-	if req.MemoryMiB > 0 {
-		debug.SetMemoryLimit(req.MemoryMiB << 20)
-	}
+	limitMemory(req)
 	at, err := m.openPlace(ctx, req, "warn")
 	if err != nil {
 		return err

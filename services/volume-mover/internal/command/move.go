@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -91,9 +90,7 @@ func (m *mover) runRequest(ctx context.Context, req request.Request) error {
 	if err := req.Validate(); err != nil {
 		return err
 	}
-	if req.MemoryMiB > 0 {
-		debug.SetMemoryLimit(req.MemoryMiB << 20)
-	}
+	limitMemory(req)
 	rec := &outcome.Recorder{}
 	stop := m.reportProgress(rec)
 	result := m.runTransfer(ctx, req, rec)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"runtime/debug"
 
 	"github.com/holdfast-io/holdfast/pkg/objectstore/retrystore"
 	"github.com/holdfast-io/holdfast/pkg/telemetry"
@@ -14,6 +15,9 @@ import (
 	"github.com/holdfast-io/holdfast/services/volume-mover/internal/maintain"
 	"github.com/holdfast-io/holdfast/services/volume-mover/internal/request"
 )
+
+// gcPercent is how much the heap grows between two collections in a process with a memory limit.
+const gcPercent = 400
 
 // place is what a command works with: the location, and a directory of its own.
 type place struct {
@@ -54,6 +58,15 @@ func (p *place) openRepository(ctx context.Context, req request.Request, fatal f
 		return repository.Create(ctx, p.store, o)
 	}
 	return repository.Open(ctx, p.store, o)
+}
+
+// limitMemory sets the memory limit of the process. Below the limit the garbage collector runs rarely: most movers
+// end before they reach it.
+func limitMemory(req request.Request) {
+	if req.MemoryMiB > 0 {
+		debug.SetMemoryLimit(req.MemoryMiB << 20)
+		debug.SetGCPercent(gcPercent)
+	}
 }
 
 func readPassword(path string) (string, error) {
