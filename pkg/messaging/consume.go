@@ -85,7 +85,9 @@ func (w *hintWorker) runWorker(ctx context.Context) {
 			w.cfg.Log.Info("pull ended without heartbeats, pulling again", "what", string(w.what))
 			continue
 		}
-		w.cfg.Log.Warn("work queue unavailable, retrying", "what", string(w.what), "error", err)
+		if !errors.Is(err, nats.ErrReconnectBufExceeded) { // without a connection, which logConnection logs once
+			w.cfg.Log.Warn("work queue unavailable, retrying", "what", string(w.what), "error", err)
+		}
 		w.pauseBeforeRetry(ctx)
 	}
 }

@@ -2,14 +2,20 @@ package messaging_test
 
 import (
 	"context"
+	"log/slog"
+	"net"
 	"os"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/proto"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/holdfast-io/holdfast/pkg/messaging"
+	"github.com/holdfast-io/holdfast/pkg/messaging/embednats"
 	workv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/work/v1"
 )
 
@@ -102,4 +108,49 @@ func TestPublishingWithoutAServerIsRefusedAtOnce(t *testing.T) {
 	require.Zero(t, b.pendingMessages(messaging.StreamWork))
 	b.publishHint("u1")
 	require.EqualValues(t, 1, b.pendingMessages(messaging.StreamWork))
+}
+
+type logLines chan string
+
+func (l logLines) Write(line []byte) (int, error) {
+	l <- string(line)
+	return len(line), nil
+}
+
+// A server that starts late: neither the attempts to connect nor those of a consumer are logged one by one.
+func TestAnOutageIsLoggedOnce(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	attempts := make(chan struct{}, 100)
+	go func() {
+		for conn, err := listener.Accept(); err == nil; conn, err = listener.Accept() {
+			_ = conn.Close()
+			attempts <- struct{}{}
+		}
+	}()
+	b := &bed{t: t, cfg: embednats.Config{Dir: t.TempDir(), Port: listener.Addr().(*net.TCPAddr).Port}}
+	log, clock := make(logLines, 100), clocktesting.NewFakeClock(time.Now())
+	b.client, err = messaging.Connect(t.Context(), messaging.Config{
+		URL: "nats://127.0.0.1:1," + listener.Addr().String(), Name: t.Name(), Log: slog.New(slog.NewTextHandler(log, nil)), Clock: clock,
+	})
+	require.NoError(t, err)
+	t.Cleanup(b.client.Close)
+	seen := b.watchHints()
+	require.Contains(t, <-log, "No connection to NATS; will retry")
+	for range 3 {
+		b.requireEventually(clock.HasWaiters, "the consumer tried")
+		clock.Step(time.Second)
+		<-attempts
+	}
+	require.NoError(t, listener.Close())
+	b.startServer()
+	t.Cleanup(func() { b.server.Stop() })
+	require.Contains(t, <-log, "Connected to NATS")
+	b.requireEventually(func() bool {
+		clock.Step(time.Second)
+		return b.client.Publish(t.Context(), messaging.WorkBackupRun, newHint("u1")) == nil && len(seen) > 0
+	}, "the consumer works")
+	b.server.Stop()
+	for line := ""; !strings.Contains(line, "No connection to NATS"); line = <-log {
+	}
 }

@@ -130,18 +130,10 @@ func CheckURL(text string) error {
 // connectOptions make the connection last indefinitely and hold nothing back: a message buffered
 // during an outage, an old ack above all, must not arrive after it, when the world has moved on.
 func connectOptions(cfg Config) ([]nats.Option, error) {
-	options := []nats.Option{
-		nats.Name(cfg.Name), nats.Timeout(5 * time.Second),
+	options := append(logConnection(cfg.Log),
+		nats.Name(cfg.Name), nats.Timeout(5*time.Second),
 		nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(),
-		nats.ReconnectWait(500 * time.Millisecond), nats.ReconnectBufSize(-1),
-		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
-			if err != nil {
-				cfg.Log.Warn("nats disconnected", "error", err)
-			}
-		}),
-		nats.ReconnectHandler(func(conn *nats.Conn) { cfg.Log.Info("nats reconnected", "url", conn.ConnectedUrlRedacted()) }),
-		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { cfg.Log.Warn("nats error", "error", err) }),
-	}
+		nats.ReconnectWait(500*time.Millisecond), nats.ReconnectBufSize(-1))
 	if cfg.CAFile != "" {
 		options = append(options, nats.RootCAs(cfg.CAFile))
 	}
@@ -156,6 +148,27 @@ func connectOptions(cfg Config) ([]nats.Option, error) {
 		return nil, fmt.Errorf("nats credentials file: %w", err)
 	}
 	return append(options, nats.UserCredentials(cfg.CredsFile)), file.Close()
+}
+
+// logConnection logs the loss of a connection, or that it cannot be made, and its return: once each,
+// not for every attempt.
+func logConnection(log *slog.Logger) []nats.Option {
+	lost := false // nats calls handlers one at a time
+	reportLoss := func(_ *nats.Conn, err error) {
+		if err != nil && !lost { // nil: closed by this process
+			lost = true
+			log.Warn("No connection to NATS; will retry", "error", err)
+		}
+	}
+	reportReturn := func(conn *nats.Conn) {
+		lost = false
+		log.Info("Connected to NATS", "url", conn.ConnectedUrlRedacted())
+	}
+	return []nats.Option{
+		nats.DisconnectErrHandler(reportLoss), nats.ReconnectErrHandler(reportLoss),
+		nats.ConnectHandler(reportReturn), nats.ReconnectHandler(reportReturn),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { log.Warn("nats error", "error", err) }),
+	}
 }
 
 // Connected reports whether the connection is up now.
