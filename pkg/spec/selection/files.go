@@ -1,7 +1,6 @@
 package selection
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,6 +9,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/json"
 
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 )
@@ -24,8 +24,12 @@ const (
 // parseFiles reads annotation holdfast.io/files. The claims are in order of their names. An error is an *ItemsError.
 func parseFiles(text string) (items Items, err error) {
 	files := map[string][]string{}
-	if err := json.Unmarshal([]byte(text), &files); err != nil {
+	repeated, err := json.UnmarshalStrict([]byte(text), &files)
+	if err != nil {
 		return Items{}, annotationError(holdfast.AnnotationFiles, fmt.Errorf(`is not {"NAMESPACE/CLAIM": ["PATH"]}: %w`, err))
+	}
+	if len(repeated) > 0 { // of claims with the same name the last would count alone
+		return Items{}, annotationError(holdfast.AnnotationFiles, errors.Join(repeated...))
 	}
 	count := 0
 	for _, key := range slices.Sorted(maps.Keys(files)) {
