@@ -146,7 +146,7 @@ func explainWait(pod *corev1.Pod) string {
 	return ""
 }
 
-// findPod returns the Pod whose volume it is. One that has ended is no longer there, for its volumes are not.
+// findPod returns the Pod whose volume it is. One that has ended is returned with an error, for its volumes are gone.
 func (c *Controller) findPod(ctx context.Context, v view) (*corev1.Pod, error) {
 	pod := &corev1.Pod{}
 	err := c.Reader.Get(ctx, client.ObjectKey{Namespace: v.pod.Namespace, Name: v.pod.Name}, pod)
@@ -158,7 +158,7 @@ func (c *Controller) findPod(ctx context.Context, v view) (*corev1.Pod, error) {
 	case v.pod.UID != "" && v.pod.UID != pod.UID:
 		return nil, &moverpod.RefusalError{Reason: fmt.Sprintf("Pod %s/%s is another one than that of the request", pod.Namespace, pod.Name)}
 	case hasEnded(pod):
-		return nil, &moverpod.RefusalError{Reason: fmt.Sprintf("Pod %s/%s has ended", pod.Namespace, pod.Name)}
+		return pod, &moverpod.RefusalError{Reason: fmt.Sprintf("Pod %s/%s has ended", pod.Namespace, pod.Name)}
 	}
 	return pod, nil
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -134,20 +135,34 @@ func (c *Controller) finishTransfer(ctx context.Context, v view, pod *corev1.Pod
 }
 
 // confirmPod makes a transfer fail that may not have had the volume: of a Pod that ends the node unmounts it, and a mover that
-// starts just then finds an empty directory in its place. Files restored there are lost, and a backup has none.
+// starts just then finds an empty directory in its place. What is restored there is lost, and a backup finds nothing. A Pod that has
+// seen the end of its restore had the volume.
 func (c *Controller) confirmPod(ctx context.Context, v view, result *outcome.Result) error {
-	_, inUse := v.settings[podvolume.SettingPaths]
 	isEmpty := v.kind == kindBackup && result.Files+result.Symlinks == 0 && result.Directories <= 1
-	if result.Phase != outcome.Completed || !isEmpty && (v.kind != kindRestore || !inUse) {
+	if result.Phase != outcome.Completed || !isEmpty && v.kind != kindRestore {
 		return nil
 	}
-	_, err := c.findPod(ctx, v)
+	pod, err := c.findPod(ctx, v)
+	if err == nil && pod.DeletionTimestamp != nil {
+		err = &moverpod.RefusalError{Reason: fmt.Sprintf("Pod %s/%s is being deleted", pod.Namespace, pod.Name)}
+	}
 	var refusal *moverpod.RefusalError
-	if !errors.As(err, &refusal) {
+	_, inUse := v.settings[podvolume.SettingPaths]
+	switch {
+	case !errors.As(err, &refusal):
 		return err
+	case v.kind == kindRestore && !inUse && hasWaited(pod):
+		return nil
 	}
 	result.Phase, result.Message = outcome.Failed, refusal.Reason+": whether the mover Pod had its volume is not known; repeat it"
 	return nil
+}
+
+// hasWaited reports whether a restored Pod has seen that the data of all its volumes is there.
+func hasWaited(pod *corev1.Pod) bool {
+	return pod != nil && slices.ContainsFunc(pod.Status.InitContainerStatuses, func(s corev1.ContainerStatus) bool {
+		return s.Name == waitContainer && s.State.Terminated != nil && s.State.Terminated.ExitCode == 0
+	})
 }
 
 // endPhase is how a request ends by the result of its mover. A transfer that something is missing of has

@@ -359,36 +359,66 @@ func TestPathsThatCannotBeReadAreRefused(t *testing.T) {
 	}
 }
 
-// Files that were written where the volume of a Pod that ended had been are not in the volume.
-func TestFilesOfAPodThatEndsMeanwhileAreNotRestored(t *testing.T) {
-	for name, tc := range map[string]struct {
-		change  func(*bed)
-		message string
-	}{
-		"runs":  {func(*bed) {}, ""},
-		"ended": {func(b *bed) { b.setPod(func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded }) }, "Pod shop/web-0 has ended: whether"},
-		"gone":  {func(b *bed) { require.NoError(t, b.client.Delete(t.Context(), newPod("web-0", ""))) }, "Pod shop/web-0 is gone: whether"},
-		"replaced": {func(b *bed) {
-			pod := newPod("web-0", "node-1")
-			require.NoError(t, b.client.Delete(t.Context(), pod))
-			pod.UID = "next"
-			require.NoError(t, b.client.Create(t.Context(), pod))
-		}, "Pod shop/web-0 is another one than that of the request: whether"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := newRestore("r-1", "data")
-			r.Spec.UploaderSettings = map[string]string{"Paths": `["etc"]`, "Overwrite": "true"}
-			b := newBed(t, r)
-			b.step(r)
-			b.run("r-1")
-			b.step(r)
-			b.end("r-1", outcome.Result{Phase: outcome.Completed, Files: 1})
-			tc.change(b)
-			b.step(r)
-			require.Contains(t, r.Status.Message, tc.message)
-			require.Equal(t, tc.message == "", r.Status.Phase == velerov1.PodVolumePhaseCompleted, r.Status.Phase)
-			b.requireNoMover("r-1")
+// endings are what may happen to Pod web-0 before its mover ends, and what the message of its request says then.
+var endings = map[string]struct {
+	change  func(*bed)
+	message string
+}{
+	"runs":  {func(*bed) {}, ""},
+	"ended": {func(b *bed) { b.setPod(func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded }) }, "Pod shop/web-0 has ended: whether"},
+	"gone":  {func(b *bed) { require.NoError(b.t, b.client.Delete(b.t.Context(), newPod("web-0", ""))) }, "Pod shop/web-0 is gone: whether"},
+	"being deleted": {func(b *bed) {
+		pod := newPod("web-0", "")
+		b.update(pod, func() { pod.Finalizers = []string{"test/kubelet"} })
+		require.NoError(b.t, b.client.Delete(b.t.Context(), pod))
+	}, "Pod shop/web-0 is being deleted: whether"},
+	"replaced": {func(b *bed) {
+		pod := newPod("web-0", "node-1")
+		require.NoError(b.t, b.client.Delete(b.t.Context(), pod))
+		pod.UID = "next"
+		require.NoError(b.t, b.client.Create(b.t.Context(), pod))
+	}, "Pod shop/web-0 is another one than that of the request: whether"},
+}
+
+// What was written where the volume of a Pod that ended had been is not in the volume.
+func TestRestoresOfAPodThatEndsMeanwhileFail(t *testing.T) {
+	for kind, settings := range map[string]map[string]string{"files": {"Paths": `["etc"]`, "Overwrite": "true"}, "all": nil} {
+		for name, ending := range endings {
+			t.Run(kind+" "+name, func(t *testing.T) {
+				r := newRestore("r-1", "data")
+				r.Spec.UploaderSettings = settings
+				b := newBed(t, r)
+				if kind == "all" {
+					b.startWaiting()
+				}
+				b.step(r)
+				b.run("r-1")
+				b.step(r)
+				b.end("r-1", outcome.Result{Phase: outcome.Completed, Files: 1})
+				ending.change(b)
+				b.step(r)
+				require.Contains(t, r.Status.Message, ending.message)
+				require.Equal(t, ending.message == "", r.Status.Phase == velerov1.PodVolumePhaseCompleted, r.Status.Phase)
+				b.requireNoMover("r-1")
+			})
+		}
+	}
+}
+
+// A Pod whose init container found the data had the volume, and may end before its mover is looked at.
+func TestARestoredPodMayEndAtOnce(t *testing.T) {
+	for code, phase := range map[int32]velerov1.PodVolumePhase{0: velerov1.PodVolumePhaseCompleted, 1: velerov1.PodVolumePhaseFailed} {
+		r := newRestore("r-1", "data")
+		b := newBed(t, r)
+		b.startWaiting()
+		b.step(r)
+		b.end("r-1", outcome.Result{Phase: outcome.Completed, Files: 1})
+		b.setPod(func(pod *corev1.Pod) {
+			pod.Status.Phase = corev1.PodSucceeded
+			pod.Status.InitContainerStatuses[0].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code}}
 		})
+		b.step(r)
+		require.Equal(t, phase, r.Status.Phase, r.Status.Message)
 	}
 }
 
