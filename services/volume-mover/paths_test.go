@@ -107,6 +107,7 @@ func TestADamagedPathLeavesTheOldEntry(t *testing.T) {
 	}
 	target := t.TempDir()
 	mustWrite(t, filepath.Join(target, "etc/app.conf"), "changed since")
+	require.NoError(t, unix.Setxattr(filepath.Join(target, "etc/app.conf"), "user.note", []byte("x"), 0)) // which stays too
 	require.NoError(t, os.Symlink("old", filepath.Join(target, "link")))
 	before := describe(t, target)
 	down := b.restore(id, target, "--overwrite", "--path=etc/app.conf", "--path=link")
@@ -154,5 +155,25 @@ func TestASecondRestoreOfPathsIsRefused(t *testing.T) {
 	for range 2 { // the lock ends with its restore
 		down = b.restore(id, target, "--overwrite", "--path=etc/app.conf")
 		require.Equal(t, outcome.Completed, down.Phase, down.Message)
+	}
+}
+
+// A snapshot has no ACLs for what replaces an entry that had some: the result says so.
+func TestAttributesOfReplacedEntriesAreNoted(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	id, _ := newPathsVolume(t, b)
+	for _, args := range [][]string{{"--overwrite"}, {"--overwrite", "--path=etc"}} {
+		target := t.TempDir()
+		for name, attribute := range map[string]string{"etc/app.conf": "user.note", "etc/deep/er": "", "etc/added": "user.note"} {
+			mustWrite(t, filepath.Join(target, name), "changed since")
+			if attribute != "" {
+				require.NoError(t, unix.Setxattr(filepath.Join(target, name), attribute, []byte("x"), 0))
+			}
+		}
+		down := b.restore(id, target, args...)
+		require.Equal(t, outcome.Completed, down.Phase, down.Message)
+		require.Equal(t, map[outcome.Rule]int64{outcome.Attributes: 1}, down.Rules, args)
+		require.Equal(t, []outcome.Entry{{Path: "etc/app.conf", Rule: outcome.Attributes}}, down.Entries)
 	}
 }

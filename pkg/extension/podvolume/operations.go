@@ -1,6 +1,7 @@
 package podvolume
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -144,7 +145,7 @@ func (o *Operations) Progress(ctx context.Context, op action.Operation, job []by
 	}
 	now, ended := o.Clock.Now(), 0
 	var failures []string
-	waits := ""
+	remark := ""
 	for i := range all {
 		r := &all[i]
 		addProgress(&p, r)
@@ -158,15 +159,20 @@ func (o *Operations) Progress(ctx context.Context, op action.Operation, job []by
 			failures = append(failures, r.describeSubject()+": "+failure)
 		}
 		switch {
-		case failure != "" || r.Ended():
+		case failure != "":
 			ended++
 		case r.isWaiting() && r.Message != "":
-			waits = "; " + r.Message
+			remark = "; " + r.Message
+		case r.Ended():
+			ended++
+			if r.Message != "" {
+				remark = cmp.Or(remark, "; "+r.Message)
+			}
 		}
 	}
-	p.Units, p.Description = "bytes", fmt.Sprintf("%d of %d volumes are done", ended, begun)+waits
+	p.Units, p.Description = "bytes", fmt.Sprintf("%d of %d volumes are done", ended, begun)+remark
 	if movePrefix(op.Action) != "" && len(all) > 0 {
-		p.Units, p.Description = "Bytes", string(all[0].Phase)+waits // Velero 1.18
+		p.Units, p.Description = "Bytes", string(all[0].Phase)+remark // Velero 1.18
 	}
 	if ended < len(all) {
 		return p, nil

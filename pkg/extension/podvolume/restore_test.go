@@ -139,14 +139,14 @@ func TestARequestWaitsForItsPod(t *testing.T) {
 	require.True(t, list[0].Spec.Cancel)
 }
 
-// Who looks at the operation sees what to mend.
-func TestAnOperationSaysWhatItsPodWaitsFor(t *testing.T) {
+// Who looks at the operation sees what to mend, and what was lost.
+func TestAnOperationSaysWhatItsRequestDoes(t *testing.T) {
 	b := restoring(t, func(r *velerov1.PodVolumeRestore) { r.Status.Message = "the Pod is not scheduled: no node fits" })
 	require.Equal(t, "0 of 1 volumes are done; the Pod is not scheduled: no node fits", b.progress(t).Description)
 	b = restoring(t, func(r *velerov1.PodVolumeRestore) {
-		r.Status.Phase, r.Status.Message = velerov1.PodVolumePhaseCompleted, "m"
+		r.Status.Phase, r.Status.Message = velerov1.PodVolumePhaseCompleted, "ACLs: 1"
 	})
-	require.Equal(t, "1 of 1 volumes are done", b.progress(t).Description)
+	require.Equal(t, "1 of 1 volumes are done; ACLs: 1", b.progress(t).Description)
 }
 
 func TestTheEndOfARequestIsTheEndOfItsOperation(t *testing.T) {

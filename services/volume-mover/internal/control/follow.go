@@ -170,7 +170,7 @@ func hasWaited(pod *corev1.Pod) bool {
 func endPhase(v view, result *outcome.Result) (velerov1.PodVolumePhase, string) {
 	switch {
 	case result.Phase == outcome.Completed && (v.kind == kindRestore || v.kind == kindDownload || result.SnapshotID != ""):
-		return velerov1.PodVolumePhaseCompleted, ""
+		return velerov1.PodVolumePhaseCompleted, explainReplaced(v, result)
 	case result.Phase == outcome.Canceled && v.cancel:
 		return velerov1.PodVolumePhaseCanceled, result.Message
 	case result.Phase == outcome.Canceled:
@@ -187,6 +187,19 @@ func endPhase(v view, result *outcome.Result) (velerov1.PodVolumePhase, string) 
 		message += strings.TrimSuffix(fmt.Sprintf("; %s: %s: %s", e.Path, e.Rule, e.Error), ": ")
 	}
 	return velerov1.PodVolumePhaseFailed, message
+}
+
+// explainReplaced names entries with extended attributes that a restore has replaced; it is empty if there are none.
+func explainReplaced(v view, result *outcome.Result) string {
+	n := result.Rules[outcome.Attributes]
+	if v.kind != kindRestore || n == 0 {
+		return ""
+	}
+	message := fmt.Sprintf("entries that had ACLs or other extended attributes, which are lost: %d", n)
+	for _, e := range result.Entries[:min(len(result.Entries), listedEntries)] {
+		message += "; " + e.Path
+	}
+	return message
 }
 
 // readTermination returns the result that a mover left, or nil, and how its container ended.

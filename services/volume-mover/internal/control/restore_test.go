@@ -45,9 +45,12 @@ func TestARestoreIsMovedByAPod(t *testing.T) {
 	b.run("r-1")
 	b.step(r)
 	require.Equal(t, velerov1.PodVolumePhaseInProgress, r.Status.Phase)
-	b.end("r-1", outcome.Result{Phase: outcome.Completed, SnapshotID: "snapshot-1", Bytes: 9})
+	b.end("r-1", outcome.Result{
+		Phase: outcome.Completed, SnapshotID: "snapshot-1", Bytes: 9, Rules: map[outcome.Rule]int64{outcome.Attributes: 9}, Entries: []outcome.Entry{{Path: "etc/app", Rule: outcome.Attributes}},
+	})
 	b.step(r)
 	require.Equal(t, velerov1.PodVolumePhaseCompleted, r.Status.Phase)
+	require.Equal(t, "entries that had ACLs or other extended attributes, which are lost: 9; etc/app", r.Status.Message)
 	require.Equal(t, velerov1.DataMoveOperationProgress{BytesDone: 9, TotalBytes: 9}, r.Status.Progress)
 	b.requireNoMover("r-1")
 	repository := &velerov1.BackupRepository{}

@@ -26,7 +26,7 @@ const (
 	Changed Rule = "changed"
 	// HardLink files have more than one name; each name is stored as a file of its own.
 	HardLink Rule = "hard-link"
-	// Attributes means that extended attributes, ACLs among them, are not stored.
+	// Attributes means that extended attributes, ACLs among them, are not stored, or were lost with an entry that a restore replaced.
 	Attributes Rule = "attributes"
 	// Sparse files have holes. These are read as zeros; a restore makes holes of zeros.
 	Sparse Rule = "sparse"

@@ -104,6 +104,7 @@ func (w *snapshotWriter) finishEntry(place, name string) error {
 	if place == name {
 		return nil
 	}
+	w.noteReplaced(name)
 	if err := w.root.Rename(place, name); err != nil {
 		return errors.Join(err, w.root.Remove(place))
 	}

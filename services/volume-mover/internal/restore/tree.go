@@ -16,6 +16,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/volumedata/repository"
 	"github.com/holdfast-io/holdfast/services/volume-mover/internal/outcome"
+	"github.com/holdfast-io/holdfast/services/volume-mover/internal/source"
 )
 
 const (
@@ -112,11 +113,24 @@ func (w *snapshotWriter) makeRoom(name string) error {
 	case !info.IsDir() && len(w.spec.Paths) > 0:
 		return nil // what is restored replaces it
 	case !info.IsDir():
+		w.noteReplaced(name)
 		return w.root.Remove(name)
 	case w.spec.DeleteExtra:
 		return w.root.RemoveAll(name)
 	}
 	return fmt.Errorf("%s is a directory of the target, and no directory in the snapshot", name)
+}
+
+// noteReplaced records an entry that is about to be replaced if it has extended attributes: a snapshot has none for the new one.
+func (w *snapshotWriter) noteReplaced(name string) {
+	dir, err := w.root.Open(path.Dir(name))
+	if err != nil { // what replaces it fails too
+		return
+	}
+	defer func() { _ = dir.Close() }()
+	if finder := source.NewAttributeFinder(dir); finder.HasAttributes(path.Base(name)) {
+		w.rec.Add(name, outcome.Attributes, nil)
+	}
 }
 
 func (w *snapshotWriter) restoreFile(ctx context.Context, name string, e *snapshot.DirEntry) error {

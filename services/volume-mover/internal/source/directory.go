@@ -7,10 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"slices"
-	"strconv"
-	"strings"
 	"syscall"
-	"unsafe"
 
 	kopiafs "github.com/kopia/kopia/fs"
 	"golang.org/x/sys/unix"
@@ -48,7 +45,7 @@ func (d *volumeDirectory) Iterate(context.Context) (kopiafs.DirectoryIterator, e
 	if err != nil {
 		return nil, err
 	}
-	return &directoryListing{dir: d, f: f, fd: int(f.Fd())}, nil
+	return &directoryListing{dir: d, f: f, fd: int(f.Fd()), attributes: NewAttributeFinder(f)}, nil
 }
 
 // openListed opens the entry, if it still is the one that was listed.
@@ -79,9 +76,8 @@ type directoryListing struct {
 	dir        *volumeDirectory
 	f          *os.File
 	fd         int
-	link       string // to the directory, once the kernel is known to list attributes by path alone
 	names      []string
-	attributes [1024]byte // of one entry
+	attributes AttributeFinder
 }
 
 // Next implements kopia's fs.DirectoryIterator.
@@ -105,47 +101,12 @@ func (l *directoryListing) Next(context.Context) (kopiafs.Entry, error) {
 // Close implements kopia's fs.DirectoryIterator.
 func (l *directoryListing) Close() { _ = l.f.Close() }
 
-// ownAttributes are extended attributes that the system makes by itself.
-var ownAttributes = []string{"security.selinux", "system.nfs4_acl"}
-
 // noteAttributes records an entry with extended attributes.
 func (l *directoryListing) noteAttributes(n *volumeEntry) {
-	if n.volume.record == nil {
-		return
+	if n.volume.record != nil && l.attributes.HasAttributes(n.name) {
+		n.volume.record(n.path, outcome.Attributes, nil)
 	}
-	size, err := l.listAttributes(n.name)
-	switch {
-	case errors.Is(err, unix.ERANGE): // more than fits
-	case err != nil || size == 0: // the file system has none, or the entry is gone
-		return
-	case !slices.ContainsFunc(strings.Split(strings.TrimSuffix(string(l.attributes[:size]), "\x00"), "\x00"), isForeign):
-		return
-	}
-	n.volume.record(n.path, outcome.Attributes, nil)
 }
-
-// listAttributes reads the names of an entry's attributes into l.attributes, by descriptor where the kernel can (Linux
-// 6.13): a path through /proc takes a third of the time of an upload of unchanged files.
-func (l *directoryListing) listAttributes(name string) (int, error) {
-	if l.link == "" {
-		p, err := unix.BytePtrFromString(name)
-		if err != nil {
-			return 0, err
-		}
-		n, _, errno := unix.Syscall6(unix.SYS_LISTXATTRAT, uintptr(l.fd), uintptr(unsafe.Pointer(p)), unix.AT_SYMLINK_NOFOLLOW, uintptr(unsafe.Pointer(&l.attributes[0])), uintptr(len(l.attributes)), 0)
-		switch errno {
-		case 0:
-			return int(n), nil
-		case unix.ENOSYS, unix.EPERM: // as rules of containers have it for calls that they do not know
-			l.link = "/proc/self/fd/" + strconv.Itoa(l.fd) + "/"
-		default:
-			return 0, errno
-		}
-	}
-	return unix.Llistxattr(l.link+name, l.attributes[:])
-}
-
-func isForeign(attribute string) bool { return !slices.Contains(ownAttributes, attribute) }
 
 // volumeLink is a symbolic link.
 type volumeLink struct{ volumeEntry }

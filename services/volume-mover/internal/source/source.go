@@ -67,9 +67,17 @@ func (v *Volume) Root() (kopiafs.Directory, error) {
 	if v.device != nil {
 		return v.deviceRoot()
 	}
-	info, err := v.root.Stat(".")
+	dir, err := v.root.Open(".")
 	if err != nil {
 		return nil, err
+	}
+	defer func() { _ = dir.Close() }()
+	info, err := dir.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if finder := NewAttributeFinder(dir); v.record != nil && finder.HasAttributes(".") {
+		v.record(".", outcome.Attributes, nil)
 	}
 	st, ok := info.Sys().(*unixStat)
 	if !ok {

@@ -106,12 +106,16 @@ func TestOrder(t *testing.T) {
 	require.IsIncreasing(t, names)
 }
 
-// TestAttributes checks that an entry with attributes is found by descriptor, and by path where the kernel knows no other
-// way.
+// acl lets user 1000 read an entry, or, as the default of a directory, what is made in it: the owner, that user, the group, the mask, others.
+var acl = []byte("\x02\x00\x00\x00\x01\x00\x06\x00\xff\xff\xff\xff\x02\x00\x04\x00\xe8\x03\x00\x00\x04\x00\x04\x00\xff\xff\xff\xff\x10\x00\x04\x00\xff\xff\xff\xff\x20\x00\x00\x00\xff\xff\xff\xff")
+
+// TestAttributes checks that entries with attributes or ACLs, the volume's own directory too, are found by descriptor, and by path
+// where the kernel knows no other way.
 func TestAttributes(t *testing.T) {
 	for _, link := range []string{"", "/proc/self/fd/%d/"} {
-		dir, _, _ := list(t, "plain", "rich")
+		dir, _, _ := list(t, "acl", "plain", "rich")
 		require.NoError(t, unix.Setxattr(filepath.Join(dir, "rich"), "user.holdfast", []byte("x"), 0))
+		require.NoError(t, unix.Setxattr(filepath.Join(dir, "acl"), "system.posix_acl_access", acl, 0))
 		var found []string
 		v, err := Open(dir, time.Now(), func(path string, rule outcome.Rule, _ error) { found = append(found, path+" "+string(rule)) })
 		require.NoError(t, err)
@@ -121,13 +125,17 @@ func TestAttributes(t *testing.T) {
 		require.NoError(t, err)
 		listing := iterator.(*directoryListing)
 		if link != "" {
-			listing.link = fmt.Sprintf(link, listing.fd)
+			listing.attributes.link = fmt.Sprintf(link, listing.fd)
 		}
-		for range 3 {
+		for range 4 {
 			_, err := listing.Next(t.Context())
 			require.NoError(t, err)
 		}
-		require.Equal(t, []string{"rich attributes"}, found)
+		require.Equal(t, []string{"acl attributes", "rich attributes"}, found)
+		require.NoError(t, unix.Setxattr(dir, "system.posix_acl_default", acl, 0))
+		_, err = v.Root()
+		require.NoError(t, err)
+		require.Equal(t, ". attributes", found[2])
 		listing.Close()
 		require.NoError(t, v.Close())
 	}
