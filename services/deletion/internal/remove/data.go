@@ -17,16 +17,16 @@ import (
 )
 
 const (
-	// deletes is how many objects are deleted at once.
-	deletes = 16
-	// step is how many objects are deleted at most without asking again whose the directory is, and
-	// fresh for how long.
-	step  = 100
-	fresh = 2 * time.Second
-	// rounds bounds how often the directory is listed again, should something still write to it.
-	rounds = 3
-	// shown is how many failed objects an error names.
-	shown = 3
+	// parallelDeletes is how many objects are deleted at once.
+	parallelDeletes = 16
+	// maxUnconfirmed is how many objects are deleted at most until the owner file is read again, and maxOwnerAge
+	// after how much time it is.
+	maxUnconfirmed = 100
+	maxOwnerAge    = 2 * time.Second
+	// maxRounds bounds how often the directory is listed again, should something still write to it.
+	maxRounds = 3
+	// maxNamed is how many objects a message names.
+	maxNamed = 3
 )
 
 // removeData empties the backup's directory if it is this backup's. The tarball goes first:
@@ -88,11 +88,11 @@ var errReplaced = errors.New("the directory has become another backup's")
 
 // dirRemoval is the removal of one directory.
 type dirRemoval struct {
-	j     *deletionJob
-	store objectstore.Store
-	asked time.Time // when owns was last sure
-	// remembers: there are records of what plugins did.
-	remembers bool
+	j         *deletionJob
+	store     objectstore.Store
+	ownerRead time.Time // when the owner file was read last
+	// hasRecords: there are records of what plugins did.
+	hasRecords bool
 }
 
 func (e *dirRemoval) removeDirectory(ctx context.Context) error {
@@ -105,7 +105,7 @@ func (e *dirRemoval) removeDirectory(ctx context.Context) error {
 	if err := e.removeObject(ctx, layout.BackupTarball(e.j.backup.Name)); err != nil && ctx.Err() != nil {
 		return err
 	}
-	for range rounds {
+	for range maxRounds {
 		left, err := e.removeContent(ctx)
 		if err != nil {
 			return err
@@ -123,18 +123,18 @@ func (e *dirRemoval) removeContent(ctx context.Context) (found bool, err error) 
 	name := e.j.backup.Name
 	var failed removalFailures
 	group, gctx := panics.NewGroup(ctx)
-	group.SetLimit(deletes)
+	group.SetLimit(parallelDeletes)
 	n := 0
 	err = e.store.List(ctx, layout.BackupDir(name), func(i objectstore.Info) error {
 		if i.Key == layout.BackupMetadata(name) || i.Key == layout.OwnerFile(name) {
 			return nil
 		}
 		if strings.HasPrefix(i.Key, layout.DeletionDir(name)) {
-			e.remembers = true
+			e.hasRecords = true
 			return nil
 		}
 		found = true
-		if n++; n%step == 1 || e.j.remover.Clock.Since(e.asked) >= fresh {
+		if n++; n%maxUnconfirmed == 1 || e.j.remover.Clock.Since(e.ownerRead) >= maxOwnerAge {
 			if err := e.checkOwner(ctx); err != nil {
 				return err
 			}
@@ -152,7 +152,7 @@ func (e *dirRemoval) removeContent(ctx context.Context) (found bool, err error) 
 
 // checkOwner fails with errReplaced when the directory is another backup's by now.
 func (e *dirRemoval) checkOwner(ctx context.Context) error {
-	e.asked = e.j.remover.Clock.Now()
+	e.ownerRead = e.j.remover.Clock.Now()
 	own, _, err := ownsDirectory(ctx, e.store, e.j)
 	if err == nil && !own {
 		err = errReplaced
@@ -185,7 +185,7 @@ func (e *dirRemoval) removeMarkers(ctx context.Context) error {
 	if err != nil { // they take up space only
 		e.j.remover.Log.Warn("unfinished uploads of a deleted backup stay", "backup", name, "error", err)
 	}
-	if e.remembers {
+	if e.hasRecords {
 		err := e.store.List(ctx, layout.DeletionDir(name), func(i objectstore.Info) error { return e.removeObject(ctx, i.Key) })
 		if err != nil {
 			return err
@@ -214,7 +214,7 @@ type removalFailures struct {
 func (f *removalFailures) addError(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.count++; len(f.first) < shown {
+	if f.count++; len(f.first) < maxNamed {
 		f.first = append(f.first, err)
 	}
 }

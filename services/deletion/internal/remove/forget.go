@@ -15,8 +15,8 @@ import (
 const (
 	// uploaderKopia is the uploader whose snapshots can be removed.
 	uploaderKopia velerov1.UploaderType = "kopia"
-	// forgotten is how many snapshots one call removes.
-	forgotten = 500
+	// forgetBatch is how many snapshots one call removes.
+	forgetBatch = 500
 )
 
 // Volumes removes snapshots of volume data from the repository that a location has for a namespace; those that
@@ -52,7 +52,7 @@ func (j *deletionJob) forgetVolumes(ctx context.Context, _ objectstore.Store, _ 
 	}
 	for _, namespace := range slices.Sorted(maps.Keys(j.files)) {
 		ids := slices.Sorted(maps.Keys(j.files[namespace]))
-		for some := range slices.Chunk(ids, forgotten) {
+		for some := range slices.Chunk(ids, forgetBatch) {
 			if err := j.held.Confirm(ctx); err != nil {
 				return &keptError{err, byVolumeData}
 			}

@@ -19,11 +19,11 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
 
-// keep is how long a request that ended with errors stays, to be read (Velero 1.18).
-const keep = 24 * time.Hour
+// processedLifetime is how long a request that ended with errors stays, to be read (Velero 1.18).
+const processedLifetime = 24 * time.Hour
 
-// forget is how often a processed request is looked at, until its day is over.
-const forget = time.Hour
+// processedInterval is the time between two looks at a processed request.
+const processedInterval = time.Hour
 
 // annotationLocation keeps the name of the backup's location on a request in progress: the data is
 // deleted to its end also when a user deletes the Backup meanwhile.
@@ -150,8 +150,8 @@ func (r *Remover) Finalize(ctx context.Context, req *velerov1.DeleteBackupReques
 	if req.DeletionTimestamp != nil {
 		return 0, nil
 	}
-	if r.Clock.Now().Sub(req.CreationTimestamp.Time) < keep {
-		return forget, nil
+	if r.Clock.Now().Sub(req.CreationTimestamp.Time) < processedLifetime {
+		return processedInterval, nil
 	}
-	return forget, r.deletionRequests().removeRequest(ctx, req)
+	return processedInterval, r.deletionRequests().removeRequest(ctx, req)
 }

@@ -461,7 +461,7 @@ func TestProcessedRequestsStayADay(t *testing.T) {
 	d := newRequest("d")
 	d.Status.Phase = velerov1.DeleteBackupRequestPhaseProcessed
 	b := newBed(t, d)
-	b.clock.Step(keep - time.Second)
+	b.clock.Step(processedLifetime - time.Second)
 	require.Equal(t, Done, b.processRequest("d"))
 	require.NotNil(t, b.readRequest("d"))
 	b.clock.Step(time.Second)
@@ -508,7 +508,7 @@ func TestManyFailedObjectsAreSummedUp(t *testing.T) {
 	message := b.readRequest("d").Status.Errors[0]
 	require.Contains(t, message, "and 47 more objects")
 	require.Less(t, len(message), 1000)
-	require.Equal(t, shown, strings.Count(message, "cannot delete"))
+	require.Equal(t, maxNamed, strings.Count(message, "cannot delete"))
 }
 
 // Catches requests of the same backup that are left behind by a deletion that succeeded: each would

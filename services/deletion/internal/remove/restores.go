@@ -70,9 +70,9 @@ func (r namespaceRestores) runningRestores(ctx context.Context, backup string) (
 	}
 	slices.Sort(names)
 	more := ""
-	if len(names) > shown {
-		more = fmt.Sprintf(" and %d more", len(names)-shown)
-		names = names[:shown]
+	if len(names) > maxNamed {
+		more = fmt.Sprintf(" and %d more", len(names)-maxNamed)
+		names = names[:maxNamed]
 	}
 	return "the backup is being restored by " + strings.Join(names, ", ") + more, nil
 }

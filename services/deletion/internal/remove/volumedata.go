@@ -168,7 +168,7 @@ func (t *volumeTally) addVolume(d volumedata.Data) {
 		t.counts = map[volumedata.Method]int{}
 	}
 	t.counts[d.Method]++
-	if len(t.first) < shown {
+	if len(t.first) < maxNamed {
 		t.first = append(t.first, name)
 	}
 }

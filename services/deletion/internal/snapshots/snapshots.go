@@ -22,12 +22,12 @@ import (
 )
 
 const (
-	// atOnce is how many snapshots are deleted at once.
-	atOnce = 8
+	// parallelDeletes is how many snapshots are deleted at once.
+	parallelDeletes = 8
 	// maxRecord bounds a record that is read.
 	maxRecord = 16 << 20
-	// batch is how many are deleted before it is recorded that they are.
-	batch = 64
+	// recordBatch is how many are deleted before a record of them is stored.
+	recordBatch = 64
 	// releaseLimit bounds the record of an attempt that was interrupted.
 	releaseLimit = 5 * time.Second
 )
@@ -114,7 +114,7 @@ type snapshotPass struct {
 }
 
 func (p *snapshotPass) deleteAll(ctx context.Context, left []nativesnapshot.Snapshot) error {
-	for some := range slices.Chunk(left, batch) {
+	for some := range slices.Chunk(left, recordBatch) {
 		p.deleteBatch(ctx, some)
 		p.recordDeleted(ctx)
 		if ctx.Err() != nil {
@@ -130,7 +130,7 @@ func (p *snapshotPass) deleteAll(ctx context.Context, left []nativesnapshot.Snap
 // deleteBatch tries a batch.
 func (p *snapshotPass) deleteBatch(ctx context.Context, left []nativesnapshot.Snapshot) {
 	var group panics.Group
-	group.SetLimit(atOnce)
+	group.SetLimit(parallelDeletes)
 	for i := range left {
 		if ctx.Err() != nil {
 			break

@@ -16,14 +16,14 @@ import (
 )
 
 const (
-	// page is how many keys are held at once.
-	page = 1000
-	// step is how many objects are removed at most without asking again whether they are leftovers,
-	// and fresh for how long.
-	step  = 100
-	fresh = 2 * time.Second
-	// parallel is how many objects are removed at once.
-	parallel = 16
+	// keyPage is how many keys are held at once.
+	keyPage = 1000
+	// maxUnchecked is how many objects are removed at most until it is checked again whether they are leftovers,
+	// and maxCheckAge after how much time it is.
+	maxUnchecked = 100
+	maxCheckAge  = 2 * time.Second
+	// parallelDeletes is how many objects are removed at once.
+	parallelDeletes = 16
 )
 
 // leftoverCheck reports, from uncached reads, whether something is a leftover now.
@@ -46,7 +46,7 @@ func (r *leftoverRemover) emptyPrefix(ctx context.Context, prefix, keep string, 
 			if i.Key != keep {
 				infos = append(infos, i)
 			}
-			if len(infos) == page {
+			if len(infos) == keyPage {
 				return fs.SkipAll
 			}
 			return nil
@@ -64,16 +64,16 @@ func (r *leftoverRemover) emptyPrefix(ctx context.Context, prefix, keep string, 
 // paused must not go on with what it knew before.
 func (r *leftoverRemover) removeObjects(ctx context.Context, infos []objectstore.Info, leftover leftoverCheck) (bool, error) {
 	for len(infos) > 0 {
-		asked := r.clock.Now()
+		checked := r.clock.Now()
 		if ok, err := leftover(ctx); !ok || err != nil {
 			return false, err
 		}
 		failpoint.Hit("deletion/sweep-before-objects")
 		group, gctx := panics.NewGroup(ctx)
-		group.SetLimit(parallel)
+		group.SetLimit(parallelDeletes)
 		var removed, bytes atomic.Int64
 		n := 0
-		for ; n < min(step, len(infos)) && r.clock.Since(asked) < fresh && gctx.Err() == nil; n++ {
+		for ; n < min(maxUnchecked, len(infos)) && r.clock.Since(checked) < maxCheckAge && gctx.Err() == nil; n++ {
 			info := infos[n]
 			group.Go(func() error {
 				if err := r.store.Delete(gctx, info.Key); err != nil {

@@ -500,13 +500,13 @@ func TestASweepStopsWhenTheDirectoryIsNeeded(t *testing.T) {
 				if op == memstore.OpDelete && strings.Contains(key, "parts/u/") {
 					once.Do(func() {
 						change(b)
-						b.clock.Step(fresh) // the process was paused
+						b.clock.Step(maxCheckAge) // the process was paused
 					})
 				}
 				return nil
 			})
 			b.runPass()
-			require.Greater(t, len(b.keysUnder(layout.PartsPrefix("b", "u"))), 500-2*parallel, "only what was under way")
+			require.Greater(t, len(b.keysUnder(layout.PartsPrefix("b", "u"))), 500-2*parallelDeletes, "only what was under way")
 			if name != "no owner" {
 				require.Contains(t, b.store.Keys(), layout.OwnerFile("b"))
 			}
@@ -518,7 +518,7 @@ func TestManyObjectsInPages(t *testing.T) {
 	b := newBed(t, newBackup("b", "velero", "u", "Completed"))
 	b.putOwner("b", "u", "here")
 	b.putCommitted("b")
-	for i := range 2*page + 7 {
+	for i := range 2*keyPage + 7 {
 		b.putKeys(layout.Part("b", "u", 1, "u", 0, i))
 	}
 	b.runPass()
