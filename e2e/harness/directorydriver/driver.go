@@ -111,15 +111,24 @@ func copyFiles(ctx context.Context, from, to string) error {
 // ErrNoVolume means that the driver has no such volume.
 var ErrNoVolume = errors.New("no such volume")
 
-// Directory returns the directory of a volume, which a node mounts; the file of a block volume.
-func (d *Driver) Directory(volume string) (string, error) {
+// AttachVolume returns where processes without a kubelet find a volume: its directory, or a loop device for a block volume, which takes
+// root and Linux, and stays until the volume is removed.
+func (d *Driver) AttachVolume(volume string) (path string, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	v := d.volumes[volume]
 	if v == nil {
 		return "", fmt.Errorf("%w: %s", ErrNoVolume, volume)
 	}
-	return v.path, nil
+	if !v.block {
+		return v.path, nil
+	}
+	if v.device == nil {
+		if v.device, err = attachDevice(v.path); err != nil {
+			return "", err
+		}
+	}
+	return v.device.Name(), nil
 }
 
 // Write calls change with the directory of a volume. No snapshot of it is cut meanwhile, as none is

@@ -118,6 +118,9 @@ func (d *Driver) DeleteVolume(_ context.Context, r *csi.DeleteVolumeRequest) (*c
 		if len(v.targets) > 0 {
 			return nil, status.Error(codes.FailedPrecondition, "the volume is published")
 		}
+		if v.device != nil { // of AttachVolume
+			_ = v.device.Close()
+		}
 		if err := os.RemoveAll(v.path); err != nil {
 			return nil, status.Errorf(codes.Internal, "remove a volume: %v", err)
 		}

@@ -47,11 +47,15 @@ func (m mounts) replaceIn(args []string) []string {
 	return out
 }
 
-// mountVolumes makes what the container mounts. As a kubelet it waits for Secrets and for directories that do
+// mountVolumes makes what the container mounts, and finds its devices. As a kubelet it waits for Secrets and for directories that do
 // not exist yet.
 func (r *moverPod) mountVolumes(ctx context.Context, c *corev1.Container) (mounts, error) {
 	found := mounts{{cmp.Or(c.TerminationMessagePath, corev1.TerminationMessagePathDefault), filepath.Join(r.dir, messageFile)}}
-	for _, mounted := range c.VolumeMounts {
+	volumes := slices.Clone(c.VolumeMounts)
+	for _, device := range c.VolumeDevices {
+		volumes = append(volumes, corev1.VolumeMount{Name: device.Name, MountPath: device.DevicePath})
+	}
+	for _, mounted := range volumes {
 		i := slices.IndexFunc(r.pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == mounted.Name })
 		if i < 0 {
 			return nil, fmt.Errorf("mover Pod %s mounts volume %s, which it does not have", r.pod.Name, mounted.Name)
@@ -85,7 +89,7 @@ func (r *moverPod) mountVolume(ctx context.Context, v *corev1.Volume) (place str
 	return "", fmt.Errorf("a mover has no volume of this kind: %+v", v.VolumeSource)
 }
 
-// mountClaim waits until a claim is bound, and returns the directory of its volume.
+// mountClaim waits until a claim is bound, and returns the directory or device of its volume.
 func (r *moverPod) mountClaim(ctx context.Context, name string) (place string, err error) {
 	err = r.await(ctx, func() (bool, error) {
 		claim, err := r.movers.client.CoreV1().PersistentVolumeClaims(r.pod.Namespace).Get(ctx, name, metav1.GetOptions{})

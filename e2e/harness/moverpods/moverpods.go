@@ -36,7 +36,7 @@ type Movers struct {
 	// wrapper is a command that runs the binary, with the file of the termination message before it; env is what the process has in
 	// addition. Those of Velero's node-agent have them.
 	wrapper, env []string
-	// directory finds the directory of a CSI volume by its handle.
+	// directory finds the directory or device of a CSI volume by its handle.
 	directory func(handle string) (string, error)
 
 	runs sync.WaitGroup
@@ -52,7 +52,7 @@ type hold struct {
 	crashed bool          // set before over is closed
 }
 
-// Start runs mover Pods on a node until the test is done. directory finds the directory of a CSI volume by its handle, for movers that
+// Start runs mover Pods on a node until the test is done. directory finds the directory or device of a CSI volume by its handle, for movers that
 // mount claims.
 func Start(t *testing.T, config *rest.Config, namespace string, node *kubelet.Node, directory func(handle string) (string, error)) *Movers {
 	t.Helper()

@@ -4,6 +4,7 @@ package volumefiles
 import (
 	"bytes"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -37,11 +38,26 @@ func Write(t *testing.T, dir, text string) {
 	require.NoError(t, os.Chtimes(at("tables"), then, then))
 }
 
-// Describe maps each entry to what a backup keeps of it. The time of the root is left out: a mover makes the
+// WriteDevice fills two MiB in the middle of a block device.
+func WriteDevice(t *testing.T, path, text string) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	require.NoError(t, err)
+	_, err = f.WriteAt(bytes.Repeat([]byte(text+"\n"), (2<<20)/(len(text)+1)), 11<<20)
+	require.NoError(t, errors.Join(err, f.Sync(), f.Close()))
+}
+
+// Describe maps each entry to what a backup keeps of it, which of a block device is its content. The time of the root is left out: a mover makes the
 // directory .velero in it, and the init container removes that.
 func Describe(t *testing.T, root string) map[string]string {
 	t.Helper()
 	found := map[string]string{}
+	if info, err := os.Stat(root); err == nil && !info.IsDir() {
+		data, err := os.ReadFile(root)
+		require.NoError(t, err)
+		found["device"] = fmt.Sprintf("%d bytes %x", len(data), sha256.Sum256(data))
+		return found
+	}
 	require.NoError(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err

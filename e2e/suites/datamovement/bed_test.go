@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -58,7 +59,7 @@ func startBed(t *testing.T, s3 *testbed.S3, bucket *site.Bucket, flags ...string
 			b.node, err = kubelet.Start(t.Context(), s.Cluster.RestConfig(), "node", &kubetest.ExecHandler{})
 			require.NoError(t, err)
 			t.Cleanup(b.node.Close)
-			b.movers = moverpods.Start(t, s.Cluster.RestConfig(), site.Server, b.node, b.storage.Driver.Directory)
+			b.movers = moverpods.Start(t, s.Cluster.RestConfig(), site.Server, b.node, b.storage.Driver.AttachVolume)
 			return map[string][]string{"volume-mover": {"--kubelet-root=" + b.movers.Root()}}
 		},
 		Args: map[string][]string{
@@ -76,7 +77,7 @@ func startBed(t *testing.T, s3 *testbed.S3, bucket *site.Bucket, flags ...string
 }
 
 // createClaims makes a namespace whose claims have files, and returns what is in the volume of each. Volumes of a claim with the name
-// of a class are of that class.
+// of a class are of that class, and that of a claim disk is a block device, which takes root.
 func (b *bed) createClaims(t *testing.T, namespace string, claims ...string) map[string]map[string]string {
 	t.Helper()
 	b.Namespace(t, namespace)
@@ -87,15 +88,26 @@ func (b *bed) createClaims(t *testing.T, namespace string, claims ...string) map
 			claim.Spec.StorageClassName = new(csistorage.Late)
 			claim.Annotations = map[string]string{annotationNode: "node"}
 		}
+		if name == disk {
+			claim.Spec.VolumeMode = new(corev1.PersistentVolumeBlock)
+			claim.Spec.Resources.Requests[corev1.ResourceStorage] = apiresource.MustParse("24Mi")
+		}
 		require.NoError(t, b.Client.Create(t.Context(), claim))
 	}
 	for _, name := range claims {
 		dir := b.directory(t, namespace, name)
-		volumefiles.Write(t, dir, namespace+" "+name)
+		if name == disk {
+			volumefiles.WriteDevice(t, dir, namespace)
+		} else {
+			volumefiles.Write(t, dir, namespace+" "+name)
+		}
 		files[name] = b.describe(t, dir)
 	}
 	return files
 }
+
+// disk is the name of claims of block volumes.
+const disk = "disk"
 
 // annotationNode names the node of the first consumer of a claim, as the scheduler writes it.
 const annotationNode = "volume.kubernetes.io/selected-node"
@@ -108,10 +120,10 @@ func (b *bed) addConsumer(t *testing.T, namespace, name string) {
 	require.Eventually(t, func() bool { return b.Client.Patch(t.Context(), claim, patch) == nil }, site.Patience, site.Look, "claim %s/%s is there", namespace, name)
 }
 
-// directory waits until a claim is bound, and returns the directory of its volume.
+// directory waits until a claim is bound, and returns the directory or device of its volume.
 func (b *bed) directory(t *testing.T, namespace, name string) string {
 	t.Helper()
-	dir, err := b.storage.Driver.Directory(b.storage.Volume(t, namespace, name))
+	dir, err := b.storage.Driver.AttachVolume(b.storage.Volume(t, namespace, name))
 	require.NoError(t, err)
 	return dir
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/layout"
 )
 
-// Two clusters share a bucket: in one Holdfast moves the data of snapshots, in the other Velero's node-agent does, for the requests of
+// Two clusters share a bucket: in one Holdfast moves the data of snapshots, of files and of a block device, in the other Velero's node-agent does, for the requests of
 // Holdfast first and of Velero's server then. Each restores what the other stored, also after either has maintained the repositories.
 func TestVeleroDataMovement(t *testing.T) {
 	s3 := testbed.StartS3T(t)
@@ -35,7 +35,7 @@ func TestVeleroDataMovement(t *testing.T) {
 
 	want := map[string]map[string]map[string]string{}
 	for name, b := range map[string]*bed{"ours": own, "theirs": theirs} {
-		want[name] = b.createClaims(t, name, "data", csistorage.Late)
+		want[name] = b.createClaims(t, name, "data", csistorage.Late, disk)
 		b.runPod(t, name, csistorage.Late)
 		b.createBackup(t, name, name)
 		b.BackupCompletes(t, name)
