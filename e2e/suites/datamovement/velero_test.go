@@ -63,6 +63,7 @@ func TestVeleroDataMovement(t *testing.T) {
 	t.Run("Velero's server", func(t *testing.T) {
 		theirs.startVelero(t)
 		exchangeWithServer(t, own, theirs)
+		t.Run("deletes ours", func(t *testing.T) { theirs.deletesOurs(t, own, "both-ours") })
 	})
 }
 
@@ -73,6 +74,21 @@ func (b *bed) deletesTheirs(t *testing.T, theirs *bed) {
 	b.DeleteBackup(t, "theirs")
 	for _, u := range uploads {
 		require.Contains(t, volumefiles.RestoreSnapshot(t, b.Site, b.bucket, "theirs", u.Status.SnapshotID), "the repository does not have the snapshot")
+	}
+}
+
+// deletesOurs has the data that Holdfast's movers stored go with the backup that Velero's server deletes.
+func (b *bed) deletesOurs(t *testing.T, own *bed, backup string) {
+	files := &velerov1.PodVolumeBackupList{}
+	require.NoError(t, own.Client.List(t.Context(), files, client.InNamespace(site.Server), client.MatchingLabels{velerov1.LabelBackupName: backup}))
+	require.Len(t, files.Items, 1)
+	snapshots := []string{own.uploads(t, backup)["data"].Status.SnapshotID, files.Items[0].Status.SnapshotID}
+	for _, id := range snapshots {
+		require.Empty(t, volumefiles.RestoreSnapshot(t, own.Site, own.bucket, backup, id))
+	}
+	b.DeleteBackup(t, backup)
+	for _, id := range snapshots {
+		require.Contains(t, volumefiles.RestoreSnapshot(t, own.Site, own.bucket, backup, id), "the repository does not have the snapshot")
 	}
 }
 
