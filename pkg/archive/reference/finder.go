@@ -142,7 +142,7 @@ func (s *objectScan) addText(kind schema.GroupKind, namespace string, text []byt
 	}
 	// Repetitions are next to each other more often than not: the containers of a Pod, the paths of
 	// an Ingress.
-	for i := len(s.found) - 1; i >= max(0, len(s.found)-near); i-- {
+	for i := len(s.found) - 1; i >= max(0, len(s.found)-maxLookBack); i-- {
 		r := &s.found[i]
 		if r.Name == string(text) && r.Kind == kind.Kind && r.Relation == relation && r.Namespace == namespace && r.Group == kind.Group {
 			return
@@ -154,8 +154,8 @@ func (s *objectScan) addText(kind schema.GroupKind, namespace string, text []byt
 	}
 }
 
-// near is how far back refer looks before it allocates a name.
-const near = 16
+// maxLookBack is how far back refer looks before it allocates a name.
+const maxLookBack = 16
 
 // addLocalReference adds a reference into the object's own namespace. The spec of a Pod in a cluster-scoped
 // object does not say in which namespace that is.

@@ -17,12 +17,12 @@ import (
 
 func hashText(text string) [sha256.Size]byte { return sha256.Sum256([]byte(text)) }
 
-// turns bounds the names that are tried for a snapshot.
-const turns = 10
+// maxNameAttempts bounds the names that are tried for a snapshot.
+const maxNameAttempts = 10
 
 // createSnapshot makes the VolumeSnapshot, or finds the one that a call with the same key made.
 func (s *Snapshotter) createSnapshot(ctx context.Context, of *snapshotSubject) (*snapshotv1.VolumeSnapshot, error) {
-	for turn := range turns {
+	for turn := range maxNameAttempts {
 		wanted, err := s.newVolumeSnapshot(of, nameOf(of.claim.Metadata.Name, of.key, turn))
 		if err != nil {
 			return nil, err

@@ -100,8 +100,8 @@ func (c *catalog) addRegistration(p Registration, owners map[pluginKey]string) {
 		fail(p.Kind, fmt.Errorf("%w: %s %s is registered by %s already", ErrMalformed, p.Kind, p.Name, first))
 		return
 	}
-	if first, taken := owners[pluginKey{twins[p.Kind], p.Name}]; taken && first != p.Path {
-		fail(p.Kind, fmt.Errorf("%w: %s %s is registered as %s by %s already", ErrMalformed, p.Kind, p.Name, twins[p.Kind], first))
+	if first, taken := owners[pluginKey{twinKinds[p.Kind], p.Name}]; taken && first != p.Path {
+		fail(p.Kind, fmt.Errorf("%w: %s %s is registered as %s by %s already", ErrMalformed, p.Kind, p.Name, twinKinds[p.Kind], first))
 		return
 	}
 	owners[pluginKey{p.Kind, p.Name}] = p.Path
@@ -135,7 +135,7 @@ func (c *catalog) missingBinaries(starts bool, kinds ...Kind) []BinaryError {
 		if starts || !isAsynchronous(p.Kind) || !slices.Contains(kinds, p.Kind) {
 			continue
 		}
-		if _, served := c.findRegistration(twins[p.Kind], p.Name); !served {
+		if _, served := c.findRegistration(twinKinds[p.Kind], p.Name); !served {
 			out = append(out, BinaryError{Path: p.Path, Kind: p.Kind, Err: fmt.Errorf("%w: %s %s", ErrUnserved, p.Kind, p.Name)})
 		}
 	}
@@ -155,11 +155,11 @@ func (c *catalog) effectivePlugins(kinds ...Kind) []Registration {
 }
 
 func (c *catalog) isReplaced(p Registration, kinds []Kind) bool {
-	if newer, has := newer[p.Kind]; has {
+	if newer, has := preferredKinds[p.Kind]; has {
 		_, replaced := c.findRegistration(newer, p.Name)
 		return replaced
 	}
-	twin := twins[p.Kind]
+	twin := twinKinds[p.Kind]
 	_, replaced := c.findRegistration(twin, p.Name)
 	return replaced && isAsynchronous(twin) && slices.Contains(kinds, twin)
 }

@@ -16,8 +16,8 @@ import (
 // askedAtOnce is how many binaries are started together.
 const askedAtOnce = 4
 
-// ours translates the kinds of Holdfast's own contract.
-var ours = map[pluginv1.Kind]Kind{
+// contractKinds translates the kinds of Holdfast's own contract.
+var contractKinds = map[pluginv1.Kind]Kind{
 	pluginv1.Kind_KIND_BACKUP_ITEM_ACTION:        KindBackupItemAction,
 	pluginv1.Kind_KIND_RESTORE_ITEM_ACTION:       KindRestoreItemActionV2,
 	pluginv1.Kind_KIND_DELETE_ITEM_ACTION:        KindDeleteItemAction,
@@ -86,7 +86,7 @@ func (l *binaryListing) readDescriptions(ctx context.Context, w *worker, c plugi
 
 // addPlugin completes the entry of a plugin from the list of Velero's kinds, or adds one of our kinds.
 func (l *binaryListing) addPlugin(described *pluginv1.Plugin) error {
-	kind, ok := ours[described.GetKind()]
+	kind, ok := contractKinds[described.GetKind()]
 	if !ok {
 		return fmt.Errorf("kind: unknown value %d", described.GetKind())
 	}

@@ -36,8 +36,8 @@ var kinds = []Kind{
 	KindAsyncBackupItemAction, KindAsyncRestoreItemAction,
 }
 
-// newer is the kind that a plugin registered under both is used by.
-var newer = map[Kind]Kind{
+// preferredKinds is the kind that a plugin registered under both is used by.
+var preferredKinds = map[Kind]Kind{
 	KindBackupItemAction:  KindBackupItemActionV2,
 	KindRestoreItemAction: KindRestoreItemActionV2,
 }
@@ -47,9 +47,9 @@ func isAsynchronous(k Kind) bool {
 	return k == KindAsyncBackupItemAction || k == KindAsyncRestoreItemAction
 }
 
-// twins are the kinds under which one plugin may be registered twice, so that servers that do not
+// twinKinds are the kinds under which one plugin may be registered twice, so that servers that do not
 // have the SDK's kinds find it too. A name is one plugin's in both.
-var twins = map[Kind]Kind{
+var twinKinds = map[Kind]Kind{
 	KindAsyncBackupItemAction:  KindBackupItemActionV2,
 	KindAsyncRestoreItemAction: KindRestoreItemActionV2,
 	KindBackupItemActionV2:     KindAsyncBackupItemAction,

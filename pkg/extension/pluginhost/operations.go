@@ -115,15 +115,15 @@ func (o *Operations) workerOf(path string) *worker {
 	return w
 }
 
-// operating are the kinds whose plugins begin operations.
-var operating = []Kind{KindBackupItemActionV2, KindRestoreItemActionV2, KindAsyncBackupItemAction, KindAsyncRestoreItemAction}
+// operatingKinds are the kinds whose plugins begin operations.
+var operatingKinds = []Kind{KindBackupItemActionV2, KindRestoreItemActionV2, KindAsyncBackupItemAction, KindAsyncRestoreItemAction}
 
 // pluginOf returns the plugin that began the operation. As long as a binary could not be asked what it
 // registers, no action is unknown.
 func (o *Operations) pluginOf(op action.Operation) (*plugin, error) {
 	known, kind := o.host.known.Load(), Kind(op.Kind)
 	r, ok := known.findRegistration(kind, op.Action)
-	if ok && slices.Contains(operating, kind) {
+	if ok && slices.Contains(operatingKinds, kind) {
 		return &plugin{name: r.Name, registration: r, worker: o.workerOf(r.Path)}, nil
 	}
 	if i := slices.IndexFunc(known.failures, func(f BinaryError) bool { return f.unread }); i >= 0 && !ok {

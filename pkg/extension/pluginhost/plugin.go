@@ -83,7 +83,7 @@ func (p *plugin) describedSelector(ctx context.Context, at *process) (action.Sel
 
 // ourKind is the kind's value in Holdfast's own contract.
 func ourKind(kind Kind) pluginv1.Kind {
-	for value, k := range ours {
+	for value, k := range contractKinds {
 		if k == kind {
 			return value
 		}

@@ -9,14 +9,14 @@ import (
 // overlaps every other list, even an empty one.
 const All = "*"
 
-// but before a name, in a list with All, takes that namespace out.
-const but = "!"
+// exclusionPrefix before a name, in a list with All, takes that namespace out.
+const exclusionPrefix = "!"
 
 // AllBut is the list of all namespaces except some, sorted.
 func AllBut(names []string) []string {
 	out := make([]string, 0, len(names)+1)
 	for _, name := range names {
-		out = append(out, but+name)
+		out = append(out, exclusionPrefix+name)
 	}
 	return sortSpaces(append(out, All))
 }
@@ -30,7 +30,7 @@ func IsAll(namespaces []string) bool {
 func ExceptedNamespaces(namespaces []string) []string {
 	var out []string
 	for _, ns := range namespaces {
-		if name, ok := strings.CutPrefix(ns, but); ok {
+		if name, ok := strings.CutPrefix(ns, exclusionPrefix); ok {
 			out = append(out, name)
 		}
 	}
@@ -89,7 +89,7 @@ func namesWithin(all, names []string) []string {
 	}
 	var out []string
 	for _, name := range names {
-		if _, left := slices.BinarySearch(all, but+name); !left {
+		if _, left := slices.BinarySearch(all, exclusionPrefix+name); !left {
 			out = append(out, name)
 		}
 	}

@@ -11,8 +11,8 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 )
 
-// recently is how long an answer of the API server is reused for the same read.
-const recently = time.Second
+// answerLifetime is how long an answer of the API server is reused for the same read.
+const answerLifetime = time.Second
 
 // answerCache holds what the API server answered a moment ago: hundreds of backups that arrive together
 // need the same. Errors are not kept. The zero value is empty.
@@ -41,7 +41,7 @@ func cachedValue[T any](v *Validator, question string, ask func() (T, error)) (T
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := v.Clock.Now()
-	if a, known := m.answers[question]; known && now.Sub(a.asked).Abs() < recently {
+	if a, known := m.answers[question]; known && now.Sub(a.asked).Abs() < answerLifetime {
 		return a.value.(T), nil //nolint:forcetypeassert // each question has one type
 	}
 	value, err := ask()

@@ -21,9 +21,9 @@ import (
 
 const (
 	period = 15 * time.Second
-	// settled is the age of a terminal phase from which on a runner that had lost the claim creates
+	// settledAge is the age of a terminal phase from which on a runner that had lost the claim creates
 	// nothing more.
-	settled = 30 * time.Second
+	settledAge = 30 * time.Second
 )
 
 // Sweeper removes the VolumeSnapshots and contents of restores that have ended once no claim is to
@@ -87,7 +87,7 @@ func (p *sweepPass) lookAtRestores(ctx context.Context) error {
 
 func isRestoreEnded(r *velerov1.Restore, clk clock.PassiveClock) bool {
 	at := r.Status.CompletionTimestamp
-	return r.Status.Phase.Terminal() && (at == nil || clk.Since(at.Time) >= settled)
+	return r.Status.Phase.Terminal() && (at == nil || clk.Since(at.Time) >= settledAge)
 }
 
 // isOwnEnded reports that an object is of a restore of this server that has ended.

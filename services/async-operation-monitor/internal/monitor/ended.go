@@ -32,7 +32,7 @@ func endFollowing[T client.Object](ctx context.Context, m *Monitor, k *jobKind[T
 	}
 	job, object, idle := m.jobs.forgetIdle(key, e)
 	if !idle {
-		return busy, nil
+		return busyPause, nil
 	}
 	reason := k.deleted
 	if same {

@@ -13,9 +13,9 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 )
 
-// after gives the phase that follows, without and with a failure; those of restores have the same
+// nextPhases gives the phase that follows, without and with a failure; those of restores have the same
 // names.
-var after = map[velerov1.BackupPhase][2]velerov1.BackupPhase{
+var nextPhases = map[velerov1.BackupPhase][2]velerov1.BackupPhase{
 	velerov1.BackupPhaseWaitingForPluginOperations: {
 		velerov1.BackupPhaseFinalizing, velerov1.BackupPhaseFinalizingPartiallyFailed,
 	},
@@ -75,7 +75,7 @@ func (k *jobKind[T]) hasFailed(obj T) bool { return *k.status(obj).phase == vele
 // isWaiting reports whether a job waits for operations. One that another server left waiting is ended by
 // a runner.
 func (k *jobKind[T]) isWaiting(obj T) bool {
-	_, waits := after[*k.status(obj).phase]
+	_, waits := nextPhases[*k.status(obj).phase]
 	return waits && !mark.IsForeign(obj)
 }
 

@@ -23,8 +23,8 @@ import (
 )
 
 const (
-	// busy is the pause before a job is looked at again that is being polled.
-	busy = time.Second
+	// busyPause is the pause before a job is looked at again that is being polled.
+	busyPause = time.Second
 	// overdue is how many pauses a job may wait for the effect of its hint.
 	overdue = 3
 )
@@ -103,7 +103,7 @@ func pollJob[T client.Object](ctx context.Context, m *Monitor, k *jobKind[T], na
 	key := k.name + "/" + name
 	e := m.jobs.beginPoll(key, types.UID(uid))
 	if e == nil {
-		return busy, nil
+		return busyPause, nil
 	}
 	defer func() { m.jobs.endPoll(e, again) }()
 	obj := k.new()

@@ -42,7 +42,7 @@ func movePhase[T client.Object](ctx context.Context, m *Monitor, k *jobKind[T], 
 		if !k.isWaiting(obj) {
 			return kube.ErrSkip
 		}
-		next := after[*now.phase]
+		next := nextPhases[*now.phase]
 		*now.phase = next[0]
 		if failed {
 			*now.phase = next[1]

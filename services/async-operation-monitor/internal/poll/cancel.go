@@ -27,14 +27,14 @@ func (j *Job) settleRecords(ctx context.Context, turn Input) error {
 		case <-ctx.Done():
 			return nil
 		}
-		if retry.Pause(ctx, j.poller.Clock, gathering) != nil {
+		if retry.Pause(ctx, j.poller.Clock, recordDelay) != nil {
 			return nil
 		}
 	}
 }
 
-// gathering is how long further calls may return after a first one, to share a record.
-const gathering = 100 * time.Millisecond
+// recordDelay is how long further calls may return after a first one, to share a record.
+const recordDelay = 100 * time.Millisecond
 
 // hasCancelSlot reports whether a call to cancel has a slot, which it takes if it has none yet.
 func (j *Job) hasCancelSlot(m *opState, op *operation.Operation) bool {

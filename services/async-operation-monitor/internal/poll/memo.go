@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	// denials is the number of polls in a row that have to return ErrUnknownOperation before it
+	// maxUnknownAnswers is the number of polls in a row that have to return ErrUnknownOperation before it
 	// counts.
-	denials = 3
+	maxUnknownAnswers = 3
 	// longestPause bounds the pause after calls that failed.
 	longestPause = 5 * time.Minute
 )
@@ -82,7 +82,7 @@ func (j *Job) takeAnswer(m *opState, s *operation.State, op *operation.Operation
 		m.ended = &operation.End{Error: lostReason(a.err), Progress: s.Progress}
 	case errors.Is(a.err, action.ErrUnknownOperation):
 		m.problem = a.err.Error()
-		if m.unknown++; m.unknown >= denials {
+		if m.unknown++; m.unknown >= maxUnknownAnswers {
 			m.ended = &operation.End{Error: lostReason(a.err), Progress: s.Progress}
 		}
 	default:

@@ -4,8 +4,8 @@ import (
 	"time"
 )
 
-// soonest is the shortest pause between two polls of a job.
-const soonest = 200 * time.Millisecond
+// minPollPause is the shortest pause between two polls of a job.
+const minPollPause = 200 * time.Millisecond
 
 // nextPoll is after how long the job has to be polled again: when the first of its operations is due,
 // or has to be cancelled, or has had its grace period. It is never longer than the frequency, as
@@ -13,7 +13,7 @@ const soonest = 200 * time.Millisecond
 func (j *Job) nextPoll(now time.Time, turn Input) time.Duration {
 	wait := j.poller.Frequency
 	if j.crowded {
-		wait = soonest
+		wait = minPollPause
 	}
 	states, ops := j.log.States(), j.log.Operations()
 	for i := range j.memos {
@@ -30,7 +30,7 @@ func (j *Job) nextPoll(now time.Time, turn Input) time.Duration {
 			wait = min(wait, m.due.Sub(now))
 		}
 	}
-	return max(wait, soonest)
+	return max(wait, minPollPause)
 }
 
 // stalledOperations returns the operations that are found to make no progress now.

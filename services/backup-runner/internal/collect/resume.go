@@ -42,15 +42,15 @@ func (r *collectRun) readRecords(ctx context.Context) error {
 	return nil
 }
 
-// discoveries is how often a holder that takes over discovers the cluster while a group does not
+// maxDiscoveries is how often a holder that takes over discovers the cluster while a group does not
 // answer of which something is left to be collected.
-const discoveries = 5
+const maxDiscoveries = 5
 
 // awaitMissingGroups waits a while for groups of which something is left to be collected and that do not
 // answer: an aggregated server that restarts has not gone.
 func (r *collectRun) awaitMissingGroups(ctx context.Context) error {
 	pause := time.Second
-	for n := 1; n < discoveries && r.job.Discover != nil && r.hasMissingGroups(); n++ {
+	for n := 1; n < maxDiscoveries && r.job.Discover != nil && r.hasMissingGroups(); n++ {
 		if err := retry.Pause(ctx, r.cfg.Clock, pause); err != nil {
 			return err
 		}

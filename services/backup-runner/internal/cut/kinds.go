@@ -23,9 +23,9 @@ type Source interface {
 	RevisionOf(ctx context.Context, kind schema.GroupVersionResource, namespace string) (string, error)
 }
 
-// remembered is how long an answer of Kinds stands. Moving a kind to another storage takes at least
+// kindsLifetime is how long an answer of Kinds is used. Moving a kind to another storage takes at least
 // a restart of the API server.
-const remembered = time.Minute
+const kindsLifetime = time.Minute
 
 // Kinds finds out which kinds share the revisions of the cluster. An API server may keep a kind in
 // an etcd of its own (--etcd-servers-overrides), which counts revisions by itself: at a revision of
@@ -67,7 +67,7 @@ func (k *Kinds) Shares(ctx context.Context, gvr schema.GroupVersionResource, nam
 	case <-ctx.Done():
 		return false, context.Cause(ctx)
 	}
-	if of.known && k.clock.Since(of.at) < remembered {
+	if of.known && k.clock.Since(of.at) < kindsLifetime {
 		return of.shares, nil
 	}
 	revision, err := k.source.RevisionOf(ctx, gvr, "")

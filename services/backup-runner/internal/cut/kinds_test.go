@@ -76,7 +76,7 @@ func TestKindsAreReadOnce(t *testing.T) {
 	}
 	require.Equal(t, 2, s.probes)
 	require.Zero(t, s.reads)
-	clk.Step(remembered)
+	clk.Step(kindsLifetime)
 	s.own = map[schema.GroupVersionResource]string{pods: "7"}
 	require.False(t, sharesRevisions(t, k, pods, "100"), "a kind that was moved")
 	require.True(t, sharesRevisions(t, k, leases, "100"))

@@ -19,9 +19,9 @@ import (
 const (
 	// bucketPrefix is where everything that is written lies; no backup does.
 	bucketPrefix = layout.MetadataDir + "holdfast/doctor/"
-	// composed is the size of the piece that is composed: 5 MiB is the least that S3 copies as a
+	// composedBytes is the size of the piece that is composed: 5 MiB is the least that S3 copies as a
 	// part.
-	composed = 5 << 20
+	composedBytes = 5 << 20
 	// creators is how many create one object at once.
 	creators = 4
 	// cleanLimit bounds the removal of what was written, which has a time of its own: it is made
@@ -131,7 +131,7 @@ func (b *bucketCheck) checkRanges(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	have, err := io.ReadAll(io.LimitReader(body, composed))
+	have, err := io.ReadAll(io.LimitReader(body, composedBytes))
 	if err = errors.Join(err, body.Close()); err != nil {
 		return err
 	}
@@ -177,7 +177,7 @@ func (b *bucketCheck) checkCreate(ctx context.Context) error {
 // checkCompose makes an object of a part that the store copies and of bytes from here.
 func (b *bucketCheck) checkCompose(ctx context.Context) error {
 	const tail = "the end"
-	key, piece := b.prefix+"composed", make([]byte, composed)
+	key, piece := b.prefix+"composed", make([]byte, composedBytes)
 	_, _ = rand.Read(piece) // never fails
 	if err := objectstore.PutBytes(ctx, b.store, b.prefix+"piece", piece); err != nil {
 		return err
@@ -186,19 +186,19 @@ func (b *bucketCheck) checkCompose(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if info.Size != composed+int64(len(tail)) {
-		return fmt.Errorf("%w: the composed object has %d bytes and not %d", errBehaviour, info.Size, composed+len(tail))
+	if info.Size != composedBytes+int64(len(tail)) {
+		return fmt.Errorf("%w: the composed object has %d bytes and not %d", errBehaviour, info.Size, composedBytes+len(tail))
 	}
 	const overlap = 16
-	body, err := b.store.GetRange(ctx, key, composed-overlap, -1)
+	body, err := b.store.GetRange(ctx, key, composedBytes-overlap, -1)
 	if err != nil {
 		return err
 	}
-	have, err := io.ReadAll(io.LimitReader(body, composed))
+	have, err := io.ReadAll(io.LimitReader(body, composedBytes))
 	if err = errors.Join(err, body.Close()); err != nil {
 		return err
 	}
-	if want := append(bytes.Clone(piece[composed-overlap:]), tail...); !bytes.Equal(have, want) {
+	if want := append(bytes.Clone(piece[composedBytes-overlap:]), tail...); !bytes.Equal(have, want) {
 		return fmt.Errorf("%w: the composed object has other content than its pieces", errBehaviour)
 	}
 	return nil

@@ -19,9 +19,9 @@ import (
 const (
 	// unsetDefault is the value of the flag that nobody chose.
 	unsetDefault = "default"
-	// quarrel is within which time a location that is made the default again, after another one was, is
+	// toolResetWindow is within which time a location that is made the default again, after another one was, is
 	// set back by a tool and not by a person.
-	quarrel = 10 * time.Minute
+	toolResetWindow = 10 * time.Minute
 )
 
 // ensureDefault keeps one default, and notes on it that it was accepted. Where none is the default, none is
@@ -94,7 +94,7 @@ func (v *Validator) withdrawDefault(ctx context.Context, loc *velerov1.BackupSto
 		mark := l.Annotations[holdfast.AnnotationWithdrawn]
 		text, repeated := strings.CutPrefix(mark, holdfast.WithdrawnRepeatedly)
 		at, err := time.Parse(time.RFC3339, text)
-		recent := err == nil && now.Sub(at) < quarrel
+		recent := err == nil && now.Sub(at) < toolResetWindow
 		_, accepted := l.Annotations[holdfast.AnnotationDefault]
 		delete(l.Annotations, holdfast.AnnotationDefault)
 		refused = l.Spec.Default && repeated

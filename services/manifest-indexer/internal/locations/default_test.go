@@ -172,7 +172,7 @@ func TestACacheThatIsBehindChangesNothing(t *testing.T) {
 	require.Len(t, b.events, events)
 }
 
-// A quarrel of an hour ago is over.
+// A reset of an hour ago is over.
 func TestAMarkOfWithdrawalGoesWithTime(t *testing.T) {
 	a, other := newLocation("a", time.Hour), newLocation("b", 0)
 	a.Spec.Default = true

@@ -155,15 +155,15 @@ func (v *passView) isAdmitted(uid types.UID) bool {
 	return ok
 }
 
-// plausible bounds the numbers that lastSequence accepts: an annotation edited by a user must not
+// maxSequence bounds the numbers that lastSequence accepts: an annotation edited by a user must not
 // use up all numbers.
-const plausible = 1 << 53
+const maxSequence = 1 << 53
 
 // lastSequence is the highest number of a backup that waits; 0 without one.
 func (v *passView) lastSequence() int64 {
 	last := int64(0)
 	for _, b := range v.queued {
-		if n := sequenceNumber(b); n < plausible {
+		if n := sequenceNumber(b); n < maxSequence {
 			last = max(last, n)
 		}
 	}

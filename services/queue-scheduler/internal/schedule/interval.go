@@ -10,10 +10,10 @@ import (
 const (
 	// week is for how long slots are looked at: within it those of each hour and weekday repeat.
 	week = 7 * 24 * time.Hour
-	// fewest is how many slots are looked at, beyond a week too: those of a month differ.
-	fewest = 13
-	// most bounds the work for slots that are close to each other.
-	most = 7 * 24 * 60
+	// minSlots is how many slots are looked at, beyond a week too: those of a month differ.
+	minSlots = 13
+	// maxSlots bounds the work for slots that are close to each other.
+	maxSlots = 7 * 24 * 60
 )
 
 // Interval is the longest time between two slots that follow each other, among those of the week
@@ -28,7 +28,7 @@ func Interval(expression string, now time.Time) time.Duration {
 	}
 	longest := time.Duration(0)
 	slot := s.Next(now)
-	for n := 1; n < most && (n <= fewest || slot.Before(now.Add(week))); n++ {
+	for n := 1; n < maxSlots && (n <= minSlots || slot.Before(now.Add(week))); n++ {
 		next := s.Next(slot)
 		if next.IsZero() {
 			break

@@ -39,8 +39,8 @@ const (
 const (
 	// propagation is how long a kind or account that was just created may be unknown to the server.
 	propagation = 15 * time.Second
-	// recreate is how often an object that vanishes between create and read is tried again.
-	recreate = 3
+	// maxRecreates is how often an object that vanishes between create and read is tried again.
+	maxRecreates = 3
 )
 
 // Request is one object to bring into the cluster.
@@ -182,7 +182,7 @@ func (c *Client) Apply(ctx context.Context, r Request) Result {
 			return failedResult(err)
 		}
 		live, getErr := c.getObject(ctx, r.Target)
-		if apierrors.IsNotFound(getErr) && attempt < recreate && apierrors.IsAlreadyExists(err) {
+		if apierrors.IsNotFound(getErr) && attempt < maxRecreates && apierrors.IsAlreadyExists(err) {
 			continue
 		}
 		if apierrors.IsNotFound(getErr) {

@@ -9,8 +9,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// regrants is how often accounts are tried to be added to an object that others change all the time.
-const regrants = 20
+// maxGrantAttempts is how often accounts are tried to be added to an object that others change all the time.
+const maxGrantAttempts = 20
 
 // keepServices leaves the Services that the API server calls for a live object as they are, where the
 // namespace mapping changed the stored ones: a clone takes no calls away from its original.
@@ -102,7 +102,7 @@ func (c *Client) grantMapped(ctx context.Context, r *Request, live map[string]an
 	_, err = c.sendPatch(ctx, r.Target, c.manager.managerForExisting(), patch)
 	_, internal := Internal(err)
 	switch {
-	case apierrors.IsConflict(err) && r.regrants < regrants:
+	case apierrors.IsConflict(err) && r.regrants < maxGrantAttempts:
 		r.regrants++
 		return c.meetExisting(ctx, r)
 	case internal:

@@ -13,8 +13,8 @@ import (
 const (
 	// pageLimit bounds the objects of a page, and so the memory that a page takes.
 	pageLimit = 100
-	// relists is how often a list is begun anew whose revision was compacted meanwhile.
-	relists = 3
+	// maxRelists is how often a list is begun anew whose revision was compacted meanwhile.
+	maxRelists = 3
 	// metadataList is the Accept header for a list of metadata.
 	metadataList = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 )
@@ -54,7 +54,7 @@ func eachItem[T any](ctx context.Context, c *Client, t Target, accept string, do
 			}
 			return r
 		})
-		if apierrors.IsResourceExpired(err) && begun < relists {
+		if apierrors.IsResourceExpired(err) && begun < maxRelists {
 			next, begun = "", begun+1
 			continue
 		}

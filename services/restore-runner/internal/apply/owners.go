@@ -16,9 +16,9 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/json/jsonlimit"
 )
 
-// relinks is how often owner references are tried to be added to an object that others change all
+// maxLinkAttempts is how often owner references are tried to be added to an object that others change all
 // the time.
-const relinks = 20
+const maxLinkAttempts = 20
 
 // errGone means that the object is not there any more.
 var errGone = errors.New("the object is gone")
@@ -51,7 +51,7 @@ func (c *Client) Adopt(ctx context.Context, o Orphan) (out Adopted, err error) {
 	if c.dry != nil {
 		return out, nil
 	}
-	for range relinks {
+	for range maxLinkAttempts {
 		if o.Version == "" {
 			if err = c.readReferences(ctx, &o); errors.Is(err, errGone) {
 				out.Notes = []string{"owner references are not added: the object is gone"}

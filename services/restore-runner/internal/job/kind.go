@@ -32,8 +32,8 @@ import (
 // the restore has a request to cancel.
 const Grace = 5 * time.Second
 
-// soon is the pause before a deleted restore is looked at whose job is still stopping.
-const soon = time.Second
+// deletedPause is the pause before a deleted restore is looked at whose job is still stopping.
+const deletedPause = time.Second
 
 // Ledger reports whether a restore is admitted; ledger.Ledger is one.
 type Ledger interface {
@@ -166,11 +166,11 @@ func (k *Kind) Finalize(ctx context.Context, restore *velerov1.Restore, free fun
 		return 0, nil
 	}
 	if !restore.Status.Phase.Terminal() && !free() {
-		return soon, nil
+		return deletedPause, nil
 	}
 	if location := mark.PausedLocation(restore); location != "" {
 		if k.isWithinWaits(restore, 1) {
-			return soon, nil
+			return deletedPause, nil
 		}
 		k.cfg.Log.ErrorContext(ctx, "a deleted restore leaves objects paused", "restore", restore.Name, "location", location)
 	}
@@ -179,7 +179,7 @@ func (k *Kind) Finalize(ctx context.Context, restore *velerov1.Restore, free fun
 	}
 	if err := k.cfg.Cleaner.Clean(ctx, restore); err != nil {
 		if ctx.Err() != nil || apierrors.IsConflict(err) {
-			return soon, nil
+			return deletedPause, nil
 		}
 		k.cfg.Log.WarnContext(ctx, "files of a deleted restore not removed; retrying", "restore", restore.Name, "error", err)
 		return engine.Period, nil

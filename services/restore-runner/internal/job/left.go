@@ -66,7 +66,7 @@ func (k *Kind) endOperations(ctx context.Context, restore *velerov1.Restore) tim
 		if err != nil && ctx.Err() == nil {
 			k.cfg.Log.WarnContext(ctx, "Failed to cancel the operations of a deleted restore; will retry", "restore", restore.Name, "error", err)
 		}
-		return soon
+		return deletedPause
 	}
 	k.cfg.Log.ErrorContext(ctx, "Operations of a deleted restore may still be running", "restore", restore.Name, "error", err)
 	return 0

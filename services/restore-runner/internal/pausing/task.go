@@ -17,9 +17,9 @@ import (
 
 const (
 	period = 15 * time.Second
-	// quiet is the age of a terminal phase from which on a runner that had lost the claim creates
+	// settledAge is the age of a terminal phase from which on a runner that had lost the claim creates
 	// nothing more.
-	quiet = 30 * time.Second
+	settledAge = 30 * time.Second
 	// firstPause and longPause bound the pauses between two attempts at a restore, which double.
 	firstPause = 30 * time.Second
 	longPause  = 10 * time.Minute
@@ -112,7 +112,7 @@ func (t *Task) isDue(o *velerov1.Restore) bool {
 	case o.DeletionTimestamp != nil || o.Status.CompletionTimestamp == nil:
 		return true
 	}
-	return t.Clock.Since(o.Status.CompletionTimestamp.Time) >= quiet
+	return t.Clock.Since(o.Status.CompletionTimestamp.Time) >= settledAge
 }
 
 func (t *Task) clearMark(ctx context.Context, o *velerov1.Restore) error {

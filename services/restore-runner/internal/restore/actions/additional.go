@@ -70,15 +70,15 @@ func (r *objectRun) reportMissing(name string, item action.Item) {
 	switch {
 	case !r.chains.Plan.Admits(item.GroupResource, item.Namespace):
 		r.state.Entry.Info(what + "left out by the restore's filters")
-	case early[item.GroupResource]:
+	case earlyResources[item.GroupResource]:
 		r.state.Entry.Warn(what + "not in the backup or not selected: namespaces and definitions come before all actions")
 	default:
 		r.state.Entry.Warn(what + "not in the backup")
 	}
 }
 
-// early are restored before the last pass, and only in it actions ask for what is not selected.
-var early = map[schema.GroupResource]bool{
+// earlyResources are restored before the last pass, and only in it actions ask for what is not selected.
+var earlyResources = map[schema.GroupResource]bool{
 	{Resource: "namespaces"}: true, {Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}: true,
 }
 

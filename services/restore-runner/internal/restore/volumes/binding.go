@@ -15,8 +15,8 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/object"
 )
 
-// frees is how often a volume is tried to be freed that others change meanwhile.
-const frees = 5
+// maxFreeAttempts is how often a volume is tried to be freed that others change meanwhile.
+const maxFreeAttempts = 5
 
 // FollowVolume sets the volume name of a claim to the name in the cluster. Volumes come before
 // their claims, also as additional items of an action on the claim: the name is certain only when
@@ -148,7 +148,7 @@ func (p *Provisioner) volumeProblem(ctx context.Context, e *outcome.Entry, o *ob
 	}
 	_, snapshot := p.Volumes.Snapshot(volume)
 	mapped := p.Plan.Source(o.Node) != o.Target.Namespace
-	for range frees {
+	for range maxFreeAttempts {
 		live, err := p.Existing.Get(ctx, apply.Target{GVR: volumesGVR, Name: volume})
 		if err != nil {
 			return "", err
