@@ -22,8 +22,9 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/layout"
 )
 
-// Two clusters share a bucket: in one Holdfast moves the data of snapshots, of files and of a block device, in the other Velero's node-agent does, for the requests of
-// Holdfast first and of Velero's server then. Each restores what the other stored, also after either has maintained the repositories.
+// Two clusters share a bucket: in one Holdfast moves the data of snapshots, of files and of a block device, in the other Velero's
+// node-agent does, for the requests of Holdfast first and of Velero's server then. Each restores what the other stored, also after
+// either has maintained the repositories.
 func TestVeleroDataMovement(t *testing.T) {
 	s3 := testbed.StartS3T(t)
 	bucket := site.S3Bucket(t, s3, "default")
