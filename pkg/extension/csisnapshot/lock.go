@@ -31,8 +31,8 @@ type begunSnapshot struct {
 	err   error         // ErrBusy: the claim does not wait again
 }
 
-// holdVolume locks the volume, or returns what Ahead locked, for which it waits. The wait counts for the
-// time of the snapshot.
+// holdVolume locks the volume, or returns what Prestart locked, for which it waits. The time of the
+// snapshot includes the wait.
 func (s *Snapshotter) holdVolume(ctx context.Context, of *snapshotSubject) (*heldVolume, error) {
 	s.mu.Lock()
 	b := s.ahead[of.lockName()]
@@ -93,8 +93,8 @@ func (s *Snapshotter) Prestart(ctx context.Context, about []action.Keyed) {
 	}
 }
 
-// beginSnapshot makes a snapshot beside everything else, unless that was begun. It has a place while it
-// creates the object, not while it waits for the volume.
+// beginSnapshot makes a snapshot in a goroutine of its own, unless that was begun. The goroutine takes one of the
+// places while it creates the object, not while it waits for the volume.
 func (s *Snapshotter) beginSnapshot(ctx context.Context, of *snapshotSubject, places chan struct{}) {
 	b := &begunSnapshot{ready: make(chan struct{})}
 	s.mu.Lock()
@@ -122,8 +122,8 @@ func (s *Snapshotter) beginSnapshot(ctx context.Context, of *snapshotSubject, pl
 	})
 }
 
-// beginOne locks the volume and makes the snapshot, and sets what the turn of the claim goes by: once
-// that unlocks the volume, stop is called. It returns nil where nothing is to be waited for.
+// beginOne locks the volume and creates the snapshot, and sets b, which holdVolume returns to the action on the
+// claim. When that unlocks the volume, stop is called. It returns nil if there is no snapshot to wait for.
 func (s *Snapshotter) beginOne(ctx context.Context, of *snapshotSubject, b *begunSnapshot, places chan struct{}, stop func()) (*heldVolume, *snapshotv1.VolumeSnapshot) {
 	h, err := s.lockVolume(ctx, of)
 	if err != nil {
@@ -167,5 +167,5 @@ func (s *Snapshotter) releaseVolume(ctx context.Context, h *heldVolume, made *sn
 	h.unlock()
 }
 
-// Wait returns once nothing of Ahead is under way, which the end of its context brings about.
+// Wait returns once no goroutine of Prestart runs; they end with the context of Prestart.
 func (s *Snapshotter) Wait() { s.watching.Wait() }

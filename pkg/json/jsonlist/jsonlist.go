@@ -4,10 +4,8 @@
 // found in one pass that also checks the JSON grammar. What the API server sent is what the backup
 // stores.
 //
-// It stands in place of a decoder of encoding/json that reads one json.RawMessage after the other:
-// BenchmarkNext measures both, side by side. This package takes an eighth to a twelfth of the time
-// (items of 2 KiB: 61 and 690 ms for 8 MiB) and 0.4 KB of memory for a list, where encoding/json
-// allocates several times its largest item (3 MB where items have 900 KB).
+// A decoder of encoding/json that reads one json.RawMessage after the other takes eight to twelve times as long,
+// and allocates several times its largest item for a list, where this package allocates less than a KiB.
 package jsonlist
 
 import "errors"

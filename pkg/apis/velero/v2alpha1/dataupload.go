@@ -39,10 +39,8 @@ type DataUploadList struct {
 	Items           []DataUpload `json:"items"`
 }
 
-// SnapshotType defines what kind of snapshot is moved.
+// SnapshotType defines what kind of snapshot is moved; CSI is the only one.
 type SnapshotType string
-
-// SnapshotTypeCSI is the only type there is.
 
 // DataUploadSpec defines which snapshot to move and where to.
 type DataUploadSpec struct {

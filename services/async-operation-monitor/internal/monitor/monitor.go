@@ -35,7 +35,7 @@ import (
 // without.
 const Concurrency = 8
 
-// Files finds the store of a job; operations.Source is one.
+// Files finds the store of a job; server.Source is one.
 type Files interface {
 	// Store opens the location of a Backup or Restore. The caller closes it.
 	Store(ctx context.Context, job client.Object) (objectstore.Store, error)

@@ -90,7 +90,7 @@ func runServices(ctx context.Context, cfg Config, kinds []serviceKind) (err erro
 	return serveMembers(ctx, cfg, members, c)
 }
 
-// announceTo notes for the user's commands where the members listen, and returns what takes that
+// noteMembers notes for the user's commands where the members listen, and returns what takes that
 // back. Without notes the commands need --data-dir.
 func noteMembers(cfg Config, dir *dataDir, members []serviceMember) (forget func()) {
 	addresses := make([]string, len(members))

@@ -142,7 +142,7 @@ type graphRun struct {
 	panicked error // the panic of a call of Do
 
 	aside   chan int
-	outside int // of the running ones, those in Aside
+	outside int // of the running ones, those in RunOutsideLimit
 
 	waiting map[int32]*waitState
 	waiters map[int32][]int32 // vertex -> those that wait until it is done, one of them twice if it asked twice

@@ -5,7 +5,7 @@ import (
 	"context"
 )
 
-// maxAside is how many calls of Aside at once do not count against Work.Limit.
+// maxAside is how many calls of RunOutsideLimit at once do not count against Work.Limit.
 const maxAside = 64
 
 // Wait is what a vertex that Do was called for still waits for.

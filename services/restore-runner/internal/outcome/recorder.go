@@ -58,8 +58,8 @@ func (r *Recorder) KeepNames(names *plan.Plan) {
 }
 
 // Ask makes an object that was kept in reserve one of those to restore. It is recorded with its
-// outcome: until then the object that waits for it has none either. Owe is for an object that does
-// not wait.
+// outcome: until then the object that waits for it has none either. RequestDurably is for an object
+// that does not wait.
 func (r *Recorder) Ask(node int32) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
