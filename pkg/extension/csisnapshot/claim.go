@@ -98,13 +98,13 @@ func (s *Snapshotter) takeSnapshot(ctx context.Context, of *snapshotSubject, h *
 		vs, err = s.annotatePair(ctx, vs, vsc)
 	}
 	if err != nil && ctx.Err() == nil {
-		s.discardUseless(ctx, client.ObjectKeyFromObject(made))
+		s.discardUnnamed(ctx, client.ObjectKeyFromObject(made))
 	}
 	return vs, vsc, err
 }
 
-// discardUseless removes a snapshot that nothing will name.
-func (s *Snapshotter) discardUseless(ctx context.Context, snapshot client.ObjectKey) {
+// discardUnnamed removes a snapshot that the backup does not name.
+func (s *Snapshotter) discardUnnamed(ctx context.Context, snapshot client.ObjectKey) {
 	removing, done := context.WithTimeout(ctx, discardLimit)
 	defer done()
 	if err := s.Discard(removing, snapshot.Namespace, snapshot.Name); err != nil {

@@ -128,7 +128,7 @@ func (s *Snapshotter) createUpload(ctx context.Context, upload *v2alpha1.DataUpl
 	case err == nil, apierrors.IsAlreadyExists(err): // the call before got no answer
 		return nil
 	}
-	s.discardUseless(ctx, client.ObjectKey{Namespace: upload.Spec.SourceNamespace, Name: upload.Spec.CSISnapshot.VolumeSnapshot})
+	s.discardUnnamed(ctx, client.ObjectKey{Namespace: upload.Spec.SourceNamespace, Name: upload.Spec.CSISnapshot.VolumeSnapshot})
 	return err
 }
 

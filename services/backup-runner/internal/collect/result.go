@@ -32,8 +32,8 @@ func (r *sealedResults) addSealed(key string, p *checkpoint.Part) {
 	r.sum.Errors += p.Errors
 }
 
-// sealed notes a part that is recorded. A part with log lines alone is no progress: each attempt may write the same lines.
-func (r *collectRun) sealed(key string, p *checkpoint.Part) {
+// recordSealed notes a part that is recorded. A part with log lines alone is no progress: each attempt may write the same lines.
+func (r *collectRun) recordSealed(key string, p *checkpoint.Part) {
 	r.results.addSealed(key, p)
 	if p.Items > 0 && r.job.Progressed != nil {
 		r.job.Progressed()

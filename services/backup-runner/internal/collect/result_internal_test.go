@@ -13,9 +13,9 @@ import (
 func TestAPartWithLogLinesAloneIsNoProgress(t *testing.T) {
 	progressed := 0
 	r := &collectRun{job: Job{Progressed: func() { progressed++ }}}
-	r.sealed("checkpoint-1-1", &checkpoint.Part{})
+	r.recordSealed("checkpoint-1-1", &checkpoint.Part{})
 	require.Zero(t, progressed)
-	r.sealed("checkpoint-1-2", &checkpoint.Part{Items: 1})
+	r.recordSealed("checkpoint-1-2", &checkpoint.Part{Items: 1})
 	require.Equal(t, 1, progressed)
 	require.Equal(t, []string{"checkpoint-1-1", "checkpoint-1-2"}, r.results.sum.Checkpoints)
 }

@@ -96,7 +96,7 @@ func (r *collectRun) openWriters() {
 		Backup: backup.Name, UID: string(backup.UID), Epoch: r.job.Epoch, Started: backup.Status.StartTimestamp.Time,
 		Dir: r.job.Dir, PartBytes: r.cfg.PartBytes, PartItems: r.cfg.PartItems, Clock: r.cfg.Clock, Log: r.cfg.Log,
 		Store: r.job.Store, Records: r.intents, Revisions: r.job.Cut.Revisions, PostOperation: r.postOperation, Spools: &r.spools,
-		Lines: r.job.Actions.Lines, Progress: r.job.Progress, Sealed: r.sealed,
+		Lines: r.job.Actions.Lines, Progress: r.job.Progress, Sealed: r.recordSealed,
 	}
 	for i := range max(r.cfg.Workers, r.cfg.BlockWorkers) {
 		r.workers.writers = append(r.workers.writers, partwriter.New(r.uploads, cfg, i))

@@ -47,7 +47,7 @@ func (k *Kind) Admit(ctx context.Context, b *velerov1.Backup) (engine.Decision[*
 		return engine.NotNow[*velerov1.Backup](fmt.Sprintf("its phase is %q", b.Status.Phase)), nil
 	}
 	job := &attempt{Kind: k}
-	if needsLedger && !stopping(b) {
+	if needsLedger && !isStopping(b) {
 		entry, admitted, err := k.Ledger.Get(ctx, b.UID)
 		if err != nil {
 			return engine.Decision[*velerov1.Backup]{}, fmt.Errorf("read the ledger: %w", err)
@@ -81,8 +81,8 @@ func (k *Kind) endUnclaimed(reason error) engine.Decision[*velerov1.Backup] {
 	return engine.End(func(b *velerov1.Backup) error { return failUnclaimed(b, reason.Error(), k.currentTime()) }, k.endedUnclaimed)
 }
 
-// stopping reports whether a backup that was begun is cancelled.
-func stopping(b *velerov1.Backup) bool {
+// isStopping reports whether a backup that was begun is cancelled.
+func isStopping(b *velerov1.Backup) bool {
 	_, asked := mark.CancelRequested(b)
 	return asked && mark.BackupStage(b) == mark.StageRunning
 }

@@ -21,8 +21,8 @@ const cancelledPatience = 30 * time.Second
 // errBucketAway ends the calls of a bucket that a cancelled backup does not wait for any longer.
 var errBucketAway = &unreachableError{errors.New("it did not answer in time")}
 
-// patience is how long a bucket is waited for that is away.
-func (a *attempt) patience() time.Duration {
+// bucketPatience is how long a bucket is waited for that is away.
+func (a *attempt) bucketPatience() time.Duration {
 	if a.held.Cancelled() != nil {
 		return min(cancelledPatience, a.StorePatience)
 	}

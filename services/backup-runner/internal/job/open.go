@@ -47,7 +47,7 @@ func (a *attempt) openLocation(ctx context.Context) (objectstore.Store, error) {
 		}
 		// An error that passes for one of the network may last: a wrong name, an unknown
 		// certificate.
-		patient := kube.IsTransient(err) && a.Clock.Since(started) <= a.patience()
+		patient := kube.IsTransient(err) && a.Clock.Since(started) <= a.bucketPatience()
 		switch {
 		case patient:
 			return err

@@ -55,7 +55,7 @@ func Run(ctx context.Context, cfg Config) (removed []string, err error) {
 	loop := retry.Loop{Clock: cfg.Clock, Log: cfg.Log, Transient: func(err error) bool { return kube.IsTransient(err) && !apierrors.IsConflict(err) }}
 	for _, object := range objects {
 		name := nameOf(object)
-		err := loop.Do(ctx, "remove "+name, func() error { return cfg.Client.Delete(ctx, object, unchanged(object)...) })
+		err := loop.Do(ctx, "remove "+name, func() error { return cfg.Client.Delete(ctx, object, preconditionsOf(object)...) })
 		switch {
 		case err == nil:
 			removed = append(removed, name)
@@ -66,9 +66,9 @@ func Run(ctx context.Context, cfg Config) (removed []string, err error) {
 	return removed, nil
 }
 
-// unchanged are the options that delete a Lease only as it was read: a service that has written it since
+// preconditionsOf are the options that delete a Lease only as it was read: a service that has written it since
 // runs.
-func unchanged(object client.Object) []client.DeleteOption {
+func preconditionsOf(object client.Object) []client.DeleteOption {
 	if version := object.GetResourceVersion(); version != "" {
 		return []client.DeleteOption{client.Preconditions{ResourceVersion: &version}}
 	}

@@ -85,11 +85,11 @@ type Database struct {
 // OpenDatabase makes an empty database at a path, in place of any other one.
 func OpenDatabase(ctx context.Context, path string) (*Database, error) {
 	d := &Database{path: path, paging: defaultPaging, maxPages: maxPages}
-	return d, d.create(ctx)
+	return d, d.createFile(ctx)
 }
 
-// create makes the file. What is written need not outlive the process: it is never forced to the disk.
-func (d *Database) create(ctx context.Context) error {
+// createFile makes the file. What is written need not outlive the process: it is never forced to the disk.
+func (d *Database) createFile(ctx context.Context) error {
 	for _, suffix := range []string{"", "-wal", "-shm", "-journal"} {
 		if err := os.Remove(d.path + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("search index: %w", err)
@@ -125,7 +125,7 @@ func (d *Database) Reset(ctx context.Context) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	_ = d.db.Close() // it is thrown away
-	return d.create(ctx)
+	return d.createFile(ctx)
 }
 
 // Backups returns the backups that are indexed, in the order they were added. The slice must not be modified.

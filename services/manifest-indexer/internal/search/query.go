@@ -179,7 +179,7 @@ func (d *Database) findOfKind(ctx context.Context, q *Query, kind *Kind, after *
 
 // findInSpan appends the objects of a range. The rows of an object are neighbours.
 func (d *Database) findInSpan(ctx context.Context, q *Query, kind *Kind, after *Key, s span, selected holders, found []Found) ([]Found, error) {
-	query, args := q.statement(kind, after, s, selected)
+	query, args := q.buildStatement(kind, after, s, selected)
 	now := Found{Kind: *kind}
 	err := d.eachRow(ctx, query, args, func(scan func(...any) error) (bool, error) {
 		var namespace, name, tag string
@@ -206,9 +206,9 @@ func (d *Database) findInSpan(ctx context.Context, q *Query, kind *Kind, after *
 	return found, err
 }
 
-// statement reads objects in the order of the index, each with its versions. It leaves out some of what does not
-// match.
-func (q *Query) statement(kind *Kind, after *Key, s span, selected holders) (string, []any) {
+// buildStatement returns the statement that reads objects in the order of the index, each with its versions.
+// Some of the objects may not match.
+func (q *Query) buildStatement(kind *Kind, after *Key, s span, selected holders) (string, []any) {
 	tag, join := `''`, ``
 	if q.hasTags() {
 		tag, join = `t.text`, ` CROSS JOIN tag t ON t.id = v.tag`

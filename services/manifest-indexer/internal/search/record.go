@@ -44,8 +44,8 @@ type recorder struct {
 	objects    int64
 }
 
-// record commits what a function writes, unless the recorder has an error then. Its caller is the only writer.
-func (d *Database) record(ctx context.Context, write func(*recorder)) error {
+// runTransaction commits what a function writes, unless the recorder has an error then. Its caller is the only writer.
+func (d *Database) runTransaction(ctx context.Context, write func(*recorder)) error {
 	return d.withFile(func() error {
 		tx, err := d.db.BeginTx(ctx, nil)
 		if err != nil {
@@ -108,7 +108,7 @@ func (r *recorder) readRow(into []any, query string, args ...any) bool {
 // one group, kind, namespace and name the first counts. What is never restored, such as Events, is left out. Its
 // caller is the only writer.
 func (d *Database) AddBackup(ctx context.Context, b Backup, objects iter.Seq2[Object, error]) error {
-	err := d.record(ctx, func(r *recorder) {
+	err := d.runTransaction(ctx, func(r *recorder) {
 		for o, err := range objects {
 			if r.err = err; err == nil && !slices.Contains(selection.NonRestorable, o.Resource) {
 				r.stageObject(&o)
@@ -200,7 +200,7 @@ func (d *Database) ForgetBackup(ctx context.Context, uid string) error {
 			last = min(last, other.seq-1)
 		}
 	}
-	err := d.record(ctx, func(r *recorder) {
+	err := d.runTransaction(ctx, func(r *recorder) {
 		r.execute(`DELETE FROM version WHERE lineage = ? AND first > ? AND last BETWEEN ? AND ?`, b.lineage, before, b.seq, last)
 		r.execute(`DELETE FROM backup WHERE seq = ?`, b.seq)
 	})
@@ -213,7 +213,7 @@ func (d *Database) ForgetBackup(ctx context.Context, uid string) error {
 // Sweep removes what only forgotten backups held: names, label sets and lineages. It reads the whole database.
 // Its caller is the only writer.
 func (d *Database) Sweep(ctx context.Context) error {
-	return d.record(ctx, func(r *recorder) {
+	return d.runTransaction(ctx, func(r *recorder) {
 		for _, query := range []string{
 			`DELETE FROM object WHERE NOT EXISTS (SELECT 1 FROM version v WHERE v.object = object.id)`,
 			`DELETE FROM tag WHERE id NOT IN (SELECT tag FROM version)`,

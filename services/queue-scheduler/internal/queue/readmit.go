@@ -22,10 +22,10 @@ func (v *passView) expectJob(j client.Object) {
 	}
 }
 
-// readmit enters running jobs into the ledger again after a user deleted it: without an entry no
+// readmitJobs enters running jobs into the ledger again after a user deleted it: without an entry no
 // runner takes them. Neither limits nor overlaps count for those that run already. While it fails
 // nothing may be admitted. Jobs that another server began are ended by runners, without an entry.
-func (s *Scheduler) readmit(ctx context.Context, v *passView) error {
+func (s *Scheduler) readmitJobs(ctx context.Context, v *passView) error {
 	var errs []error
 	for _, j := range v.orphans {
 		if mark.IsForeign(j) {
@@ -33,7 +33,7 @@ func (s *Scheduler) readmit(ctx context.Context, v *passView) error {
 			if !isBackup || b.Status.Phase != velerov1.BackupPhaseReadyToStart {
 				continue
 			}
-			if err := s.requeue(ctx, v, b); err != nil { // no process works on it, so no job waits for it
+			if err := s.requeueBackup(ctx, v, b); err != nil { // no process works on it, so no job waits for it
 				s.Log.WarnContext(ctx, "Failed to queue backup of another server; will retry", "namespace", b.Namespace, "name", b.Name, "error", err)
 			}
 			continue
@@ -45,9 +45,9 @@ func (s *Scheduler) readmit(ctx context.Context, v *passView) error {
 	return errors.Join(errs...)
 }
 
-// requeue makes a backup New that another server left in ReadyToStart, unless that server lives. It
+// requeueBackup makes a backup New that another server left in ReadyToStart, unless that server lives. It
 // is validated and queued like any other.
-func (s *Scheduler) requeue(ctx context.Context, v *passView, b *velerov1.Backup) error {
+func (s *Scheduler) requeueBackup(ctx context.Context, v *passView, b *velerov1.Backup) error {
 	server, err := mark.FindForeignServer(ctx, s.Reader, b.Namespace)
 	if server != "" || err != nil {
 		return err

@@ -206,7 +206,7 @@ func (s *Scheduler) runPass(ctx context.Context, due bool) error {
 	s.Validator.Forget()
 	var errs []error
 	errs = append(errs, s.releaseEnded(ctx, view), s.releaseIdle(ctx, view))
-	lost := s.readmit(ctx, view)
+	lost := s.readmitJobs(ctx, view)
 	errs = append(errs, lost)
 	errs = append(errs, s.enqueueNew(ctx, view), s.completeDryRuns(ctx, view))
 	if lost == nil { // else jobs run that nothing would keep others away from

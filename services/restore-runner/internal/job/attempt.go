@@ -75,8 +75,8 @@ func (a *restoreAttempt) restoreBackup(ctx context.Context) error {
 	if err := a.steps.Run(ctx, openSteps()); err != nil {
 		return err
 	}
-	teller := &waitTeller{session: a.session, recorder: a.inputs.recorder, restored: &a.restored, leavePlace: a.leavePlace, written: mark.WaitsOf(a.restore)}
-	b := &backgroundWriter{session: a.session, recorder: a.inputs.recorder, records: a.inputs.records, teller: teller}
+	reporter := &waitReporter{session: a.session, recorder: a.inputs.recorder, restored: &a.restored, leavePlace: a.leavePlace, written: mark.WaitsOf(a.restore)}
+	b := &backgroundWriter{session: a.session, recorder: a.inputs.recorder, records: a.inputs.records, reporter: reporter}
 	err := b.runWhile(ctx, func(ctx context.Context) error {
 		a.lasting = ctx
 		defer a.closeObjects()

@@ -29,7 +29,7 @@ type backgroundWriter struct {
 	*session
 	recorder *outcome.Recorder
 	records  *outcomeRecords
-	teller   *waitTeller
+	reporter *waitReporter
 }
 
 // runWhile runs do while progress is reported and outcomes are stored, and waits for the last of
@@ -83,20 +83,20 @@ func (b *backgroundWriter) writeProgress(ctx context.Context, counts, last outco
 	replayed := b.records.replayed.Load()
 	var waits mark.Waits
 	if replayed {
-		waits = b.teller.tellWaits()
+		waits = b.reporter.reportWaits()
 	}
 	_, err := b.held.Update(ctx, func(o *velerov1.Restore) error {
 		if o.DeletionTimestamp != nil {
 			return errDeleted
 		}
-		if !replayed || counts == last && b.teller.isWritten(waits) {
+		if !replayed || counts == last && b.reporter.isWritten(waits) {
 			return kube.ErrSkip
 		}
 		setProgress(o, counts)
 		return mark.SetWaits(o, waits)
 	})
 	if err == nil && replayed {
-		b.teller.noteWritten(waits)
+		b.reporter.noteWritten(waits)
 	}
 	return err
 }

@@ -15,26 +15,26 @@ import (
 )
 
 const (
-	// tellAfter is after how long a wait is told.
-	tellAfter = 5 * time.Second
+	// reportAfter is after how long a wait is reported.
+	reportAfter = 5 * time.Second
 	// idleAfter is for how long hooks and claims alone are waited for until the restore is idle.
 	idleAfter = 10 * time.Second
 	// maxIdleObjects bounds the objects whose names a process holds for the restores without a place, of about
 	// idleBytes each.
 	maxIdleObjects = 800_000
 	idleBytes      = 64
-	// maxTold and maxWaitEvents bound the waits that one holder of a restore tells in its log, and as
+	// maxReported and maxWaitEvents bound the waits that one holder of a restore reports in its log, and as
 	// Events.
-	maxTold       = 100
+	maxReported   = 100
 	maxWaitEvents = 20
 )
 
-// waitTeller tells what a restore waits for: in its log, as Events, and in the mark that describe shows.
+// waitReporter reports what a restore waits for: in its log, as Events, and in the mark that describe shows.
 // One goroutine uses it.
-type waitTeller struct {
+type waitReporter struct {
 	*session
 	recorder *outcome.Recorder
-	told     map[toldWait]bool
+	reported map[waitKey]bool
 	lines    int
 	written  mark.Waits // as the object has it
 	// restored is when every object had a durable outcome; nil before.
@@ -44,41 +44,41 @@ type waitTeller struct {
 	leavePlace func() bool
 }
 
-// toldWait is a wait, whatever its reason is by now.
-type toldWait struct {
+// waitKey is a wait, whatever its reason is by now.
+type waitKey struct {
 	node   int32
 	object string
 	since  time.Time
 }
 
-// tellWaits tells the waits that began tellAfter ago and were not told before. It returns the mark.
-func (t *waitTeller) tellWaits() mark.Waits {
+// reportWaits reports the waits that began reportAfter ago and were not reported before. It returns the mark.
+func (t *waitReporter) reportWaits() mark.Waits {
 	var m mark.Waits
-	open := map[toldWait]bool{}
-	for _, w := range t.recorder.Waits(t.cfg.Clock.Now().Add(-tellAfter)) {
+	open := map[waitKey]bool{}
+	for _, w := range t.recorder.Waits(t.cfg.Clock.Now().Add(-reportAfter)) {
 		m.Add(mark.Wait{Object: w.Name(), Reason: w.Reason, Since: w.Since})
-		key := toldWait{w.Node, w.Object, w.Since}
-		if t.told[key] || t.lines < maxTold {
+		key := waitKey{w.Node, w.Object, w.Since}
+		if t.reported[key] || t.lines < maxReported {
 			open[key] = true
 		}
-		if open[key] && !t.told[key] {
-			t.tellWait(&w)
+		if open[key] && !t.reported[key] {
+			t.reportWait(&w)
 		}
 	}
-	t.told = open
+	t.reported = open
 	m.SharedDone = t.written.SharedDone || t.recorder.SharedLeft() == 0
 	m.Idle = t.written.Idle || t.isIdle()
 	return m
 }
 
 // isIdle reports that hooks and claims alone have been waited for, by this holder or one before.
-func (t *waitTeller) isIdle() bool {
+func (t *waitReporter) isIdle() bool {
 	at := t.restored.Load()
 	return at != nil && (t.written.Idle || t.cfg.Clock.Since(*at) >= idleAfter)
 }
 
 // noteWritten notes that the object has a mark. With that of an idle restore the place goes to others.
-func (t *waitTeller) noteWritten(m mark.Waits) {
+func (t *waitReporter) noteWritten(m mark.Waits) {
 	t.written = m
 	if m.Idle && !t.placeless && t.isIdle() {
 		if t.placeless = t.leavePlace(); t.placeless {
@@ -117,8 +117,8 @@ func (a *restoreAttempt) leavePlace() bool {
 	return true
 }
 
-// tellWait tells a wait that was not told before.
-func (t *waitTeller) tellWait(w *outcome.Wait) {
+// reportWait reports a wait that was not reported before.
+func (t *waitReporter) reportWait(w *outcome.Wait) {
 	t.lines++
 	text := fmt.Sprintf("%s (since %s)", w.Reason, w.Since.UTC().Format(time.RFC3339))
 	line := text
@@ -132,13 +132,13 @@ func (t *waitTeller) tellWait(w *outcome.Wait) {
 	if w.Object != "" {
 		text = w.Name() + ": " + text
 	}
-	// Events that differ in their text alone are counted as one; what is waited for tells them apart.
+	// Events that differ in their text alone are counted as one; the object that is waited for makes them differ.
 	waited := &corev1.ObjectReference{Namespace: t.restore.Namespace, Name: w.Name()}
 	t.cfg.Events.Eventf(t.restore, waited, corev1.EventTypeNormal, "Waiting", "Restore", "%.250s", text)
 }
 
 // isWritten reports that the object has this mark.
-func (t *waitTeller) isWritten(m mark.Waits) bool {
+func (t *waitReporter) isWritten(m mark.Waits) bool {
 	m.UID = t.written.UID
 	return reflect.DeepEqual(m, t.written)
 }

@@ -78,18 +78,18 @@ func (r *definitionRestorer) RestoreAll(ctx context.Context) error {
 	if len(nodes) == 0 {
 		return nil
 	}
-	if err := r.Workers.Each(ctx, r.Workers.Open(nodes), r.definition); err != nil {
+	if err := r.Workers.Each(ctx, r.Workers.Open(nodes), r.restoreDefinition); err != nil {
 		return err
 	}
 	if len(r.defined) == 0 || r.DryRun != nil {
 		return nil
 	}
 	defer failpoint.Hit("restore-runner/kinds-discovered")
-	return r.discover(ctx)
+	return r.awaitDiscovery(ctx)
 }
 
-// definition restores one definition and waits for it.
-func (r *definitionRestorer) definition(ctx context.Context, v int32, w object.DelayWaiter) *dispatch.Wait {
+// restoreDefinition restores one definition and waits for it.
+func (r *definitionRestorer) restoreDefinition(ctx context.Context, v int32, w object.DelayWaiter) *dispatch.Wait {
 	s := r.Pending.Resume(v, r.Recorder)
 	e := s.Entry
 	o, err := r.Loader.Load(ctx, v)
@@ -112,7 +112,7 @@ func (r *definitionRestorer) definition(ctx context.Context, v int32, w object.D
 		o.Metadata()["ownerReferences"] = owners.Now
 	}
 	o.Tried = s.Tried
-	result := r.define(ctx, o)
+	result := r.applyDefinition(ctx, o)
 	failpoint.Hit("restore-runner/definition-created")
 	var wait *dispatch.Wait
 	if wait, result.Err = r.Pending.Delay(ctx, v, s, w, result.Err, mark); wait != nil {
@@ -124,7 +124,7 @@ func (r *definitionRestorer) definition(ctx context.Context, v int32, w object.D
 	if result.Action == apply.Created || result.Action == apply.Updated {
 		if r.DryRun != nil {
 			r.assumeServed(o)
-		} else if !r.establish(ctx, e, o) {
+		} else if !r.awaitEstablished(ctx, e, o) {
 			return nil
 		}
 		failpoint.Hit("restore-runner/definition-established")
@@ -133,9 +133,9 @@ func (r *definitionRestorer) definition(ctx context.Context, v int32, w object.D
 	return nil
 }
 
-// define creates or updates; a definition of that name that is going away, with all its objects, is
+// applyDefinition creates or updates; a definition of that name that is going away, with all its objects, is
 // a delay.
-func (r *definitionRestorer) define(ctx context.Context, o *object.Object) apply.Result {
+func (r *definitionRestorer) applyDefinition(ctx context.Context, o *object.Object) apply.Result {
 	raw, err := r.Existing.Client.Get(ctx, o.Target)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return apply.Result{Err: err}
@@ -154,9 +154,9 @@ func (r *definitionRestorer) define(ctx context.Context, o *object.Object) apply
 	return result
 }
 
-// establish waits until the definition's names are accepted and its objects can be stored. False
+// awaitEstablished waits until the definition's names are accepted and its objects can be stored. False
 // when the restore ends here before.
-func (r *definitionRestorer) establish(ctx context.Context, e *outcome.Entry, o *object.Object) bool {
+func (r *definitionRestorer) awaitEstablished(ctx context.Context, e *outcome.Entry, o *object.Object) bool {
 	spec, ok := o.Body["spec"].(map[string]any)
 	if !ok {
 		return true
@@ -168,7 +168,7 @@ func (r *definitionRestorer) establish(ctx context.Context, e *outcome.Entry, o 
 	start := r.Clock.Now()
 	defer r.showWait(o.Node, "waits until the API server has established it")()
 	for {
-		ready, err := r.established(ctx, o.Target)
+		ready, err := r.isEstablished(ctx, o.Target)
 		if err == nil && ready {
 			e.Served()
 			r.mu.Lock()
@@ -221,7 +221,7 @@ func (r *definitionRestorer) showWait(node int32, reason string) (hide func()) {
 	return r.Recorder.ShowWaits(func() []outcome.Wait { return []outcome.Wait{{Node: node, Reason: reason, Since: since}} })
 }
 
-func (r *definitionRestorer) established(ctx context.Context, t apply.Target) (bool, error) {
+func (r *definitionRestorer) isEstablished(ctx context.Context, t apply.Target) (bool, error) {
 	raw, err := r.Existing.Client.Get(ctx, t)
 	if err != nil {
 		return false, err
@@ -233,20 +233,20 @@ func (r *definitionRestorer) established(ctx context.Context, t apply.Target) (b
 	return live.True("Established", "NamesAccepted"), nil
 }
 
-// discover repeats the discovery until it lists every kind that was just established.
-func (r *definitionRestorer) discover(ctx context.Context) error {
+// awaitDiscovery repeats the discovery until it lists every kind that was just established.
+func (r *definitionRestorer) awaitDiscovery(ctx context.Context) error {
 	start := r.Clock.Now()
 	defer r.showWait(outcome.General, "waits until discovery names every kind whose definition was restored")()
 	for {
 		if r.Catalog.Discover(ctx) == nil && r.allServed() {
-			r.discovered("")
+			r.recordDiscovery("")
 			return nil
 		}
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 		if r.Clock.Since(start) > discoveryPatience {
-			r.discovered("discovery does not name every kind whose definition was restored; objects of the others will fail")
+			r.recordDiscovery("discovery does not name every kind whose definition was restored; objects of the others will fail")
 			return nil
 		}
 		if err := r.Poller.Pause(ctx); err != nil {
@@ -255,8 +255,8 @@ func (r *definitionRestorer) discover(ctx context.Context) error {
 	}
 }
 
-// discovered records, once per restore, that definitions are done with.
-func (r *definitionRestorer) discovered(warning string) {
+// recordDiscovery records, once per restore, that definitions are done with.
+func (r *definitionRestorer) recordDiscovery(warning string) {
 	if r.History.Passed(outcome.StepDefinitions) {
 		return
 	}

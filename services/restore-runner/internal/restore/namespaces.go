@@ -61,7 +61,7 @@ func (c *namespaceCreator) CreateAll(ctx context.Context) error {
 		}
 	}
 	for _, nodes := range [][]int32{first, mergedInto} {
-		if err := c.Workers.Each(ctx, nodes, c.stored); err != nil {
+		if err := c.Workers.Each(ctx, nodes, c.createStored); err != nil {
 			return err
 		}
 	}
@@ -73,19 +73,19 @@ func (c *namespaceCreator) CreateAll(ctx context.Context) error {
 	}
 	named := func(v int32) (int32, string) { return outcome.General, namespaceText(bare[v]) }
 	return c.Workers.All(ctx, len(bare), named, func(int32) int64 { return 0 }, func(ctx context.Context, w object.DelayWaiter) *dispatch.Wait {
-		return c.bare(ctx, bare[w.Vertex], w)
+		return c.createBare(ctx, bare[w.Vertex], w)
 	})
 }
 
 func namespaceText(name string) string { return "namespace " + name }
 
-// stored creates a namespace as the backup has it.
-func (c *namespaceCreator) stored(ctx context.Context, v int32, w object.DelayWaiter) *dispatch.Wait {
+// createStored creates a namespace as the backup has it.
+func (c *namespaceCreator) createStored(ctx context.Context, v int32, w object.DelayWaiter) *dispatch.Wait {
 	target := c.Plan.MapNamespace(c.Plan.Name(v))
 	e := c.Recorder.Begin(v)
 	o, err := c.Loader.Load(ctx, v)
 	if err != nil {
-		c.loseStored(ctx, e, v, target, err)
+		c.failStored(ctx, e, v, target, err)
 		return nil
 	}
 	o.Target.Name = target
@@ -102,7 +102,7 @@ func (c *namespaceCreator) stored(ctx context.Context, v int32, w object.DelayWa
 		return wait
 	}
 	if err != nil {
-		c.loseStored(ctx, e, v, target, err)
+		c.failStored(ctx, e, v, target, err)
 		return nil
 	}
 	if taken {
@@ -134,17 +134,17 @@ func (c *namespaceCreator) newRequest(o *object.Object, taken bool) apply.Reques
 	return r
 }
 
-// loseStored is the end of a stored namespace that cannot be prepared.
-func (c *namespaceCreator) loseStored(ctx context.Context, e *outcome.Entry, v int32, target string, err error) {
+// failStored is the end of a stored namespace that cannot be prepared.
+func (c *namespaceCreator) failStored(ctx context.Context, e *outcome.Entry, v int32, target string, err error) {
 	if object.IsEnding(ctx, err) {
 		return
 	}
-	c.lose(e, target, err)
+	c.recordLost(e, target, err)
 	c.Finisher.Fail(ctx, e, v, err)
 }
 
-// bare creates a namespace the backup has no object of.
-func (c *namespaceCreator) bare(ctx context.Context, target string, w object.DelayWaiter) *dispatch.Wait {
+// createBare creates a namespace the backup has no object of.
+func (c *namespaceCreator) createBare(ctx context.Context, target string, w object.DelayWaiter) *dispatch.Wait {
 	body := map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": target}}
 	_, err := c.ensureNamespace(ctx, nil, apply.Request{Target: apply.Target{GVR: namespacesGVR, Name: target}, Kind: "Namespace", Object: body, CreateOnly: true})
 	if wait := w.Wait(err); wait != nil {
@@ -152,7 +152,7 @@ func (c *namespaceCreator) bare(ctx context.Context, target string, w object.Del
 	}
 	if err != nil && !object.IsEnding(ctx, err) {
 		e := c.Recorder.Begin(outcome.General)
-		c.lose(e, target, err)
+		c.recordLost(e, target, err)
 		e.Error(fmt.Sprintf("namespace %q: %v", target, err))
 		e.Commit()
 	}
@@ -177,16 +177,16 @@ func (c *namespaceCreator) Prepare(ctx context.Context, v int32) {
 		node, stored := c.Plan.NamespaceObject(c.Plan.Source(v))
 		switch {
 		case !stored:
-			c.Poller.Finish(ctx, namespaceText(target), func(w object.DelayWaiter) *dispatch.Wait { return c.bare(ctx, target, w) })
+			c.Poller.Finish(ctx, namespaceText(target), func(w object.DelayWaiter) *dispatch.Wait { return c.createBare(ctx, target, w) })
 		case c.Recorder.Action(node) == "":
 			c.Recorder.Ask(node)
-			c.Poller.Finish(ctx, namespaceText(target), func(w object.DelayWaiter) *dispatch.Wait { return c.stored(ctx, node, w) })
+			c.Poller.Finish(ctx, namespaceText(target), func(w object.DelayWaiter) *dispatch.Wait { return c.createStored(ctx, node, w) })
 		}
 	})
 }
 
-// lose notes that nothing can be restored into a namespace.
-func (c *namespaceCreator) lose(e *outcome.Entry, target string, err error) {
+// recordLost notes that nothing can be restored into a namespace.
+func (c *namespaceCreator) recordLost(e *outcome.Entry, target string, err error) {
 	e.Lost(target, err.Error())
 	c.Targets.Lose(target, err.Error())
 }

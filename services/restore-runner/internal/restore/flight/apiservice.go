@@ -66,7 +66,7 @@ func (s *APIServices) Unserved(ctx context.Context, v int32) error {
 		return nil // it does not come, or comes only after the object
 	}
 	name := s.Plan.Name(by.node)
-	why := s.answers(ctx, name, kind.GroupResource())
+	why := s.checkServed(ctx, name, kind.GroupResource())
 	if why == nil {
 		by.available.Store(true)
 		return nil
@@ -79,9 +79,9 @@ func (s *APIServices) Unserved(ctx context.Context, v int32) error {
 		Err: fmt.Errorf("APIService %q does not serve it after %s: %w", name, timeout, why)}
 }
 
-// answers returns why an APIService does not serve a resource yet. The catalog names the resource
+// checkServed returns why an APIService does not serve a resource yet. The catalog names the resource
 // afterwards.
-func (s *APIServices) answers(ctx context.Context, name string, gr schema.GroupResource) error {
+func (s *APIServices) checkServed(ctx context.Context, name string, gr schema.GroupResource) error {
 	raw, err := s.Client.Get(ctx, apply.Target{GVR: apiServiceResource, Name: name})
 	if err != nil {
 		return fmt.Errorf("look for it: %w", err)
