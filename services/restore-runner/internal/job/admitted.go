@@ -4,15 +4,11 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
 )
-
-// shown is how many names a message lists before it only counts.
-const shown = 5
 
 // checkAdmitted compares the plan with what the restore was admitted for: in another namespace it could
 // meet a job that runs. That happens when the backup was replaced since. Backups that the restore
@@ -31,10 +27,10 @@ func (p *restorePlanner) checkAdmitted(ctx context.Context, made *plan.Plan) err
 		return nil // a lost ledger is built again from what runs
 	}
 	if stray := namespacesOutside(made, entry.Namespaces); len(stray) > 0 {
-		return fatalErrorf("the backup holds objects for namespaces that the restore was not admitted for: %s", joinLimited(stray))
+		return fatalErrorf("the backup holds objects for namespaces that the restore was not admitted for: %s", ledger.JoinNames(stray))
 	}
 	if len(entry.Beside) > 0 {
-		p.in.recorder.Warn(outcome.General, "the restore began beside running backups of the same namespaces, as it was told to: "+joinLimited(entry.Beside))
+		p.in.recorder.Warn(outcome.General, "the restore began beside running backups of the same namespaces, as it was told to: "+ledger.JoinNames(entry.Beside))
 	}
 	return nil
 }
@@ -52,11 +48,4 @@ func namespacesOutside(p *plan.Plan, admitted []string) []string {
 	}
 	slices.Sort(stray)
 	return stray
-}
-
-func joinLimited(names []string) string {
-	if len(names) <= shown {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:shown], ", "), len(names)-shown)
 }

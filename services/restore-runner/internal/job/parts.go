@@ -6,6 +6,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
+	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	"github.com/holdfast-io/holdfast/pkg/spec/selection"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
 )
@@ -44,7 +45,7 @@ func (p *restorePlanner) findParts(ctx context.Context, source plan.Source, item
 	case len(problems) == 0:
 		return parts, nil
 	case p.in.records.head.Planned != nil:
-		return nil, fatalErrorf("%s%s", p.in.itemsField(), joinLimited(problems))
+		return nil, fatalErrorf("%s%s", p.in.itemsField(), ledger.JoinNames(problems))
 	}
 	texts := make([]string, min(len(problems), maxProblems))
 	for i := range texts {

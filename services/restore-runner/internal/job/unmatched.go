@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	"github.com/holdfast-io/holdfast/pkg/spec/selection"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
@@ -34,7 +35,7 @@ func (p *restorePlanner) reportUnmatched(survey *plan.Survey, filter *selection.
 		return &unselectedError{append(unmatched, nothing)}
 	}
 	if len(leftOut) > 0 {
-		return &unselectedError{append(unmatched, p.in.itemsField()+"the filters of the restore leave out "+joinLimited(leftOut))}
+		return &unselectedError{append(unmatched, p.in.itemsField()+"the filters of the restore leave out "+ledger.JoinNames(leftOut))}
 	}
 	for _, warning := range unmatched {
 		p.in.recorder.Warn(outcome.General, warning)
