@@ -2,7 +2,6 @@ package itemoperation_test
 
 import (
 	"bytes"
-	"compress/gzip"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -16,18 +15,8 @@ const file = `[
   "operationID":"two"},"status":{"phase":"InProgress","nCompleted":3,"nTotal":9,"operationUnits":"Bytes","created":"2026-01-02T00:00:00Z"}},
  {"spec":{"operationID":"one"},"status":{"phase":"Failed","error":"no","created":"2026-01-01T00:00:00Z"}}]`
 
-func gzipText(t testing.TB, text string) []byte {
-	t.Helper()
-	var b bytes.Buffer
-	w := gzip.NewWriter(&b)
-	_, err := w.Write([]byte(text))
-	require.NoError(t, err)
-	require.NoError(t, w.Close())
-	return b.Bytes()
-}
-
 func TestDecode(t *testing.T) {
-	list, err := itemoperation.Decode(bytes.NewReader(gzipText(t, file)))
+	list, err := itemoperation.Decode(bytes.NewReader(limittest.PackedText(t, file)))
 	require.NoError(t, err)
 	require.Len(t, list, 2)
 	require.Equal(t, "one", list[0].Spec.ID, "oldest first")
@@ -36,17 +25,17 @@ func TestDecode(t *testing.T) {
 	require.Equal(t, "data", list[1].Spec.Resource.Name)
 	require.EqualValues(t, 9, list[1].Status.Total)
 	for _, empty := range []string{"[]", "null", "[]\n"} {
-		list, err := itemoperation.Decode(bytes.NewReader(gzipText(t, empty)))
+		list, err := itemoperation.Decode(bytes.NewReader(limittest.PackedText(t, empty)))
 		require.NoError(t, err)
 		require.Empty(t, list)
 	}
 }
 
 func FuzzDecode(f *testing.F) {
-	whole := gzipText(f, file)
+	whole := limittest.PackedText(f, file)
 	f.Add(whole)
 	f.Add(whole[:len(whole)/2])
-	f.Add(gzipText(f, `{"spec":1}`))
+	f.Add(limittest.PackedText(f, `{"spec":1}`))
 	f.Add([]byte("plain"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var err error

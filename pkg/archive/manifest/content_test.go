@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
+	"github.com/holdfast-io/holdfast/pkg/json/jsonlimit/limittest"
 	"github.com/holdfast-io/holdfast/pkg/json/jsonlist"
 	"github.com/holdfast-io/holdfast/pkg/json/rawjson"
 	"github.com/holdfast-io/holdfast/pkg/kube/objmeta"
@@ -93,7 +94,7 @@ func FuzzContentHash(f *testing.F) {
 	f.Add(`{"status":1,"status":2,"kind":"","metadata":null,"spec":{"selector":{"matchLabels":{"controller-uid":"x"}}}}`, "batch", "Job")
 	f.Fuzz(func(t *testing.T, body, group, kind string) {
 		hash := ""
-		require.Less(t, peakAllocation(func() {
+		require.Less(t, limittest.Allocated(func() {
 			_ = manifest.NewContentHasher().HashContent(&manifest.Content{Group: group, Kind: kind, Body: []byte(body), Meta: &objmeta.Meta{}})
 			hash = hashBody(t, group, kind, []byte(body))
 		}), uint64(1<<20+1000*len(body)))

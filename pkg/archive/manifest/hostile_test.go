@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"runtime"
 	"strings"
 	"testing"
 
@@ -12,21 +11,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
+	"github.com/holdfast-io/holdfast/pkg/json/jsonlimit/limittest"
 )
 
 // bound is what reading any manifest may keep alive, in bytes.
 const bound = 80 << 20
-
-// peakAllocation returns the most that do allocates between two collections, which is an upper bound of what
-// it keeps alive.
-func peakAllocation(do func()) uint64 {
-	var before, after runtime.MemStats
-	runtime.GC()
-	runtime.ReadMemStats(&before)
-	do()
-	runtime.ReadMemStats(&after)
-	return after.TotalAlloc - before.TotalAlloc
-}
 
 // gzipMember is one gzip member of what write writes.
 func gzipMember(t testing.TB, write func(io.Writer)) []byte {
@@ -85,7 +74,7 @@ func TestAForgedManifestCostsBoundedMemory(t *testing.T) {
 		data := forgedManifest(t, none, directory)
 		require.Less(t, len(data), 256<<10, name)
 		var err error
-		require.Less(t, peakAllocation(func() { _, err = manifest.Open(t.Context(), &memory{data: data}, int64(len(data))) }), uint64(bound), name)
+		require.Less(t, limittest.Allocated(func() { _, err = manifest.Open(t.Context(), &memory{data: data}, int64(len(data))) }), uint64(bound), name)
 		require.ErrorIs(t, err, manifest.ErrCorrupt, name)
 	}
 }
@@ -106,7 +95,7 @@ func TestAForgedItemCostsBoundedMemory(t *testing.T) {
 	} {
 		data := forgedManifest(t, items, plainDirectory(t, items))
 		var err error
-		require.Less(t, peakAllocation(func() {
+		require.Less(t, limittest.Allocated(func() {
 			r, opened := manifest.Open(t.Context(), &memory{data: data}, int64(len(data)))
 			require.NoError(t, opened, name)
 			for _, err = range r.Items(t.Context(), manifest.Filter{}) {
@@ -130,6 +119,6 @@ func TestAForgedListOfNamespacesCostsBoundedMemory(t *testing.T) {
 	data := forgedManifest(t, items, plainDirectory(t, items))
 	r, err := manifest.Open(t.Context(), &memory{data: data}, int64(len(data)))
 	require.NoError(t, err)
-	require.Less(t, peakAllocation(func() { _, err = r.Namespaces(t.Context()) }), uint64(bound))
+	require.Less(t, limittest.Allocated(func() { _, err = r.Namespaces(t.Context()) }), uint64(bound))
 	require.ErrorIs(t, err, manifest.ErrCorrupt)
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
+	"github.com/holdfast-io/holdfast/pkg/json/jsonlimit/limittest"
 	"github.com/holdfast-io/holdfast/pkg/kube/objmeta"
 )
 
@@ -352,7 +353,7 @@ func FuzzOpen(f *testing.F) {
 	f.Add(writeManifest(f, sampleObjects(3)))
 	f.Add(writeManifest(f, nil))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		require.Less(t, peakAllocation(func() { readAll(t, data) }), uint64(bound+1000*len(data)))
+		require.Less(t, limittest.Allocated(func() { readAll(t, data) }), uint64(bound+1000*len(data)))
 	})
 }
 

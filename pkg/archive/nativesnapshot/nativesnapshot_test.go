@@ -1,8 +1,6 @@
 package nativesnapshot_test
 
 import (
-	"bytes"
-	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"os"
@@ -25,20 +23,11 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
 )
 
-func gzipSnapshots(t testing.TB, text string) []byte {
-	t.Helper()
-	var out bytes.Buffer
-	zip := gzip.NewWriter(&out)
-	_, err := zip.Write([]byte(text))
-	require.NoError(t, errors.Join(err, zip.Close()))
-	return out.Bytes()
-}
-
 // The text is as Velero 1.18 writes it.
 func TestVelerosFileIsRead(t *testing.T) {
 	const text = `[{"spec":{"backupName":"b","backupUID":"u","location":"aws","persistentVolumeName":"pv","providerVolumeID":"vol-1","volumeType":"gp3","volumeAZ":"z1","volumeIOPS":300},"status":{"providerSnapshotID":"snap-1","phase":"Completed"}}]`
 	store := memstore.New()
-	require.NoError(t, objectstore.CreateBytes(t.Context(), store, layout.BackupVolumeSnapshots("b"), gzipSnapshots(t, text+"\n")))
+	require.NoError(t, objectstore.CreateBytes(t.Context(), store, layout.BackupVolumeSnapshots("b"), limittest.PackedText(t, text+"\n")))
 	got, err := nativesnapshot.Read(t.Context(), store, "b")
 	require.NoError(t, err)
 	again, err := json.Marshal(got)
@@ -48,7 +37,7 @@ func TestVelerosFileIsRead(t *testing.T) {
 
 func TestMalformedLists(t *testing.T) {
 	for name, data := range map[string][]byte{
-		"no gzip": []byte("["), "no JSON": gzipSnapshots(t, "["), "an object": gzipSnapshots(t, `{"spec":{}}`), "cut short": gzipSnapshots(t, "[]")[:12],
+		"no gzip": []byte("["), "no JSON": limittest.PackedText(t, "["), "an object": limittest.PackedText(t, `{"spec":{}}`), "cut short": limittest.PackedText(t, "[]")[:12],
 		"too large": make([]byte, 17<<20),
 	} {
 		store := memstore.New()
@@ -160,7 +149,7 @@ func FuzzRead(f *testing.F) {
 	f.Add([]byte(`[{},null,[]]`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		store := memstore.New()
-		for _, data := range [][]byte{text, gzipSnapshots(t, string(text))} {
+		for _, data := range [][]byte{text, limittest.PackedText(t, string(text))} {
 			store.Set(layout.BackupVolumeSnapshots("b"), data)
 			var err error
 			require.Less(t, limittest.Allocated(func() { _, err = nativesnapshot.Read(t.Context(), store, "b") }), uint64(64<<20+2000*len(text)))

@@ -16,15 +16,6 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
 )
 
-func gzipVolumes(t testing.TB, text string) []byte {
-	t.Helper()
-	var out bytes.Buffer
-	zip := gzip.NewWriter(&out)
-	_, err := zip.Write([]byte(text))
-	require.NoError(t, errors.Join(err, zip.Close()))
-	return out.Bytes()
-}
-
 func readAllVolumes(t testing.TB, store *memstore.Store) (list []volumedata.Data, err error) {
 	t.Helper()
 	err = volumedata.Each(t.Context(), store, "b", func(d volumedata.Data) error {
@@ -39,16 +30,16 @@ func TestEveryFileIsRead(t *testing.T) {
 	list, err := readAllVolumes(t, store)
 	require.NoError(t, err)
 	require.Empty(t, list)
-	store.Set(layout.BackupVolumeInfo("b"), gzipVolumes(t, `[
+	store.Set(layout.BackupVolumeInfo("b"), limittest.PackedText(t, `[
 	 {"pvcName":"c","pvcNamespace":"n","pvName":"v","backupMethod":"CSISnapshot","snapshotDataMoved":true,"result":"failed","snapshotDataMovementInfo":{"snapshotHandle":""}},
 	 {"backupMethod":"PodVolumeBackup","pvbInfo":{"snapshotHandle":"k","uploaderType":"kopia","volumeName":"d","podName":"p","podNamespace":"n"}},
 	 {"pvName":"x","backupMethod":"NativeSnapshot"},{"pvName":"y","skipped":true}]`))
-	store.Set(layout.BackupPodVolumeBackups("b"), gzipVolumes(t, "null\n"))
-	store.Set(layout.BackupItemOperations("b"), gzipVolumes(t, `[
+	store.Set(layout.BackupPodVolumeBackups("b"), limittest.PackedText(t, "null\n"))
+	store.Set(layout.BackupItemOperations("b"), limittest.PackedText(t, `[
 	 {"spec":{"resourceIdentifier":{"Group":"","Resource":"persistentvolumeclaims","Namespace":"n","Name":"c"},"postOperationItems":[{"Group":"velero.io","Resource":"datauploads","Namespace":"velero","Name":"u"}]},"status":{"phase":"Failed"}},
 	 {"spec":{"resourceIdentifier":{"Group":"snapshot.storage.k8s.io","Resource":"volumesnapshots","Namespace":"n","Name":"s"}},"status":{"phase":"Completed"}},
 	 {"spec":{"resourceIdentifier":{"Group":"","Resource":"pods","Namespace":"n","Name":"p"},"postOperationItems":null},"status":{"phase":"Completed"}}]`))
-	store.Set(layout.BackupCSISnapshots("b"), gzipVolumes(t, `[{"metadata":{"namespace":"n","name":"s"},"spec":{"source":{"persistentVolumeClaimName":"c"}}}]`))
+	store.Set(layout.BackupCSISnapshots("b"), limittest.PackedText(t, `[{"metadata":{"namespace":"n","name":"s"},"spec":{"source":{"persistentVolumeClaimName":"c"}}}]`))
 	list, err = readAllVolumes(t, store)
 	require.NoError(t, err)
 	require.Equal(t, []volumedata.Data{
@@ -62,7 +53,7 @@ func TestEveryFileIsRead(t *testing.T) {
 
 func TestDamagedFiles(t *testing.T) {
 	for name, data := range map[string][]byte{
-		"no gzip": []byte("["), "no JSON": gzipVolumes(t, "["), "an object": gzipVolumes(t, `{}`), "cut short": gzipVolumes(t, "[]")[:12], "wrong types": gzipVolumes(t, `[{"pvName":1}]`),
+		"no gzip": []byte("["), "no JSON": limittest.PackedText(t, "["), "an object": limittest.PackedText(t, `{}`), "cut short": limittest.PackedText(t, "[]")[:12], "wrong types": limittest.PackedText(t, `[{"pvName":1}]`),
 	} {
 		store := memstore.New()
 		store.Set(layout.BackupVolumeInfo("b"), data)
@@ -81,7 +72,7 @@ func TestDamagedFiles(t *testing.T) {
 // they read.
 func TestEndlessListsAreRefused(t *testing.T) {
 	store := memstore.New()
-	store.Set(layout.BackupVolumeInfo("b"), gzipVolumes(t, "["+strings.Repeat(`{"pvName":"v","backupMethod":"CSISnapshot"},`, 200_001)+"{}]"))
+	store.Set(layout.BackupVolumeInfo("b"), limittest.PackedText(t, "["+strings.Repeat(`{"pvName":"v","backupMethod":"CSISnapshot"},`, 200_001)+"{}]"))
 	_, err := readAllVolumes(t, store)
 	require.ErrorIs(t, err, volumedata.ErrMalformed)
 	require.ErrorContains(t, err, "more than 200000 volumes")
@@ -118,7 +109,7 @@ func FuzzEach(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		store := memstore.New()
 		for _, key := range []string{layout.BackupVolumeInfo("b"), layout.BackupPodVolumeBackups("b"), layout.BackupItemOperations("b"), layout.BackupCSISnapshots("b")} {
-			store.Set(key, gzipVolumes(t, string(text)))
+			store.Set(key, limittest.PackedText(t, string(text)))
 		}
 		var err error
 		require.Less(t, limittest.Allocated(func() { _, err = readAllVolumes(t, store) }), uint64(64<<20+4000*len(text)))

@@ -42,6 +42,9 @@ func Packed(t testing.TB, text io.Reader) []byte {
 	return out.Bytes()
 }
 
+// PackedText returns a text as gzip.
+func PackedText(t testing.TB, text string) []byte { return Packed(t, strings.NewReader(text)) }
+
 // Text returns a text as bytes.
 func Text(t testing.TB, text io.Reader) []byte {
 	t.Helper()

@@ -2,7 +2,6 @@ package server_test
 
 import (
 	"bytes"
-	"compress/gzip"
 	"context"
 	"errors"
 	"io"
@@ -21,6 +20,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
+	"github.com/holdfast-io/holdfast/pkg/json/jsonlimit/limittest"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
@@ -32,16 +32,6 @@ const file = `[
  {"spec":{"backupName":"b","backupItemAction":"velero.io/csi","resourceIdentifier":{"Group":"","Resource":"persistentvolumeclaims","Namespace":"n","Name":"data"},
   "operationID":"two"},"status":{"phase":"InProgress","nCompleted":3,"nTotal":9,"operationUnits":"Bytes","created":"2026-01-02T00:00:00Z"}},
  {"spec":{"operationID":"one"},"status":{"phase":"Failed","error":"no","created":"2026-01-01T00:00:00Z"}}]`
-
-func gzipText(t testing.TB, text string) []byte {
-	t.Helper()
-	var b bytes.Buffer
-	w := gzip.NewWriter(&b)
-	_, err := w.Write([]byte(text))
-	require.NoError(t, err)
-	require.NoError(t, w.Close())
-	return b.Bytes()
-}
 
 // mainStores has one location, "main".
 type mainStores struct{ objectstore.Store }
@@ -84,7 +74,7 @@ func TestOperationsOfAJob(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, list)
 	for _, key := range []string{layout.BackupItemOperations("b"), layout.RestoreItemOperations("r"), layout.RestoreItemOperations("moved")} {
-		data := gzipText(t, file)
+		data := limittest.PackedText(t, file)
 		require.NoError(t, store.Put(t.Context(), key, bytes.NewReader(data), int64(len(data))))
 	}
 	list, err = s.OfBackup(t.Context(), "b")
@@ -131,7 +121,7 @@ func (s breaking) Get(ctx context.Context, key string) (io.ReadCloser, error) {
 func TestAFileThatBreaksOffIsNotDamaged(t *testing.T) {
 	b := &velerov1.Backup{ObjectMeta: objectMeta("b"), Spec: velerov1.BackupSpec{StorageLocation: "main"}}
 	s, store := newSource(t, b)
-	data := gzipText(t, file)
+	data := limittest.PackedText(t, file)
 	require.NoError(t, store.Put(t.Context(), layout.BackupItemOperations("b"), bytes.NewReader(data), int64(len(data))))
 	s.Stores = mainStores{breaking{store}}
 	_, err := s.OfBackup(t.Context(), "b")
@@ -170,7 +160,7 @@ func TestOperationsOfAJobThatWaitsAreRecords(t *testing.T) {
 	log, err := operation.Open(t.Context(), store, job)
 	require.NoError(t, err)
 	require.NoError(t, log.Append(t.Context(), operation.Event{Operation: 2, Time: now, End: &operation.End{Error: "no"}}))
-	data := gzipText(t, file)
+	data := limittest.PackedText(t, file)
 	require.NoError(t, store.Put(t.Context(), layout.BackupItemOperations("b"), bytes.NewReader(data), int64(len(data))))
 
 	list, err := s.OfBackup(t.Context(), "b")

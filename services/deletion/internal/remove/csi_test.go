@@ -8,6 +8,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/extension/csisnapshot"
+	"github.com/holdfast-io/holdfast/pkg/json/jsonlimit/limittest"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/services/deletion/internal/itemaction"
 )
@@ -54,7 +55,7 @@ func TestCSISnapshotsGoBeforeTheirBackup(t *testing.T) {
 			b := newBed(t, newBackup(velerov1.BackupPhaseCompleted), newRequest("d"))
 			b.r.CSI, b.r.CSIActions = &tc.drivers, &tc.drivers
 			b.fillBucket(newBackup(velerov1.BackupPhaseCompleted))
-			b.store.Set(layout.BackupVolumeInfo("b"), gzipText(t, tc.info))
+			b.store.Set(layout.BackupVolumeInfo("b"), limittest.PackedText(t, tc.info))
 			require.Equal(t, Done, b.processRequest("d"))
 			require.Equal(t, tc.shown, tc.drivers.shown)
 			if tc.refused == "" {

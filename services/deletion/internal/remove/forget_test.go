@@ -16,6 +16,7 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/apis/velero/v2alpha1"
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
+	"github.com/holdfast-io/holdfast/pkg/json/jsonlimit/limittest"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 )
 
@@ -70,8 +71,8 @@ func TestSnapshotsOfPodVolumesGoWithTheirBackup(t *testing.T) {
 		podVolume("live", "n", "s3", velerov1.PodVolumePhaseCompleted), podVolume("new", "n", "", velerov1.PodVolumePhaseNew))
 	b.fillBucket(newBackup(velerov1.BackupPhaseCompleted))
 	r := b.serveRepositories("n/s1", "m/s2", "n/s3", "n/s4", "n/other", "m/s1")
-	b.store.Set(layout.BackupPodVolumeBackups("b"), gzipText(t, "["+listed("n", "s1", "Completed")+","+listed("m", "s2", "Failed")+","+listed("m", "", "Failed")+"]"))
-	b.store.Set(layout.BackupVolumeInfo("b"), gzipText(t, `[{"backupMethod":"PodVolumeBackup","result":"succeeded",
+	b.store.Set(layout.BackupPodVolumeBackups("b"), limittest.PackedText(t, "["+listed("n", "s1", "Completed")+","+listed("m", "s2", "Failed")+","+listed("m", "", "Failed")+"]"))
+	b.store.Set(layout.BackupVolumeInfo("b"), limittest.PackedText(t, `[{"backupMethod":"PodVolumeBackup","result":"succeeded",
 	 "pvbInfo":{"snapshotHandle":"s4","uploaderType":"kopia","volumeName":"d","podName":"p","podNamespace":"n"}}]`))
 	require.Equal(t, Done, b.processRequest("d"))
 	require.Equal(t, map[string]bool{"default/n/other": true, "default/m/s1": true}, r.has)
@@ -116,8 +117,8 @@ func TestMovedDataGoesWithItsBackup(t *testing.T) {
 			b := newBed(t, objects...)
 			b.fillBucket(newBackup(velerov1.BackupPhaseCompleted))
 			r := b.serveRepositories("n/s1", "n/other")
-			b.store.Set(layout.BackupVolumeInfo("b"), gzipText(t, tc.info))
-			b.store.Set(layout.BackupItemOperations("b"), gzipText(t, movedByVelero))
+			b.store.Set(layout.BackupVolumeInfo("b"), limittest.PackedText(t, tc.info))
+			b.store.Set(layout.BackupItemOperations("b"), limittest.PackedText(t, movedByVelero))
 			require.Equal(t, Done, b.processRequest("d"))
 			if tc.refused {
 				require.Contains(t, b.readRequest("d").Status.Errors[0], "cannot remove: 1 DataUpload")
@@ -138,7 +139,7 @@ func TestABackupWhoseSnapshotsStayIsKept(t *testing.T) {
 		b.fillBucket(newBackup(velerov1.BackupPhaseCompleted))
 		b.r.Tries = 0
 		r := b.serveRepositories("n/s1")
-		b.store.Set(layout.BackupPodVolumeBackups("b"), gzipText(t, "["+listed("n", "s1", "Completed")+"]"))
+		b.store.Set(layout.BackupPodVolumeBackups("b"), limittest.PackedText(t, "["+listed("n", "s1", "Completed")+"]"))
 		keys := b.store.Keys()
 		r.err = fmt.Errorf("no volume-mover runs: %w", errgrpc.ErrUnavailable)
 		require.Equal(t, Later, b.processRequest("d"))
@@ -192,7 +193,7 @@ func TestABackupOfResticStays(t *testing.T) {
 	b := newBed(t, newBackup(velerov1.BackupPhaseCompleted), newRequest("d"))
 	b.fillBucket(newBackup(velerov1.BackupPhaseCompleted))
 	r := b.serveRepositories()
-	b.store.Set(layout.BackupPodVolumeBackups("b"), gzipText(t, "["+listed("n", "s1", "Completed")+`,
+	b.store.Set(layout.BackupPodVolumeBackups("b"), limittest.PackedText(t, "["+listed("n", "s1", "Completed")+`,
 	 {"spec":{"pod":{"namespace":"n","name":"p"},"volume":"old","uploaderType":"restic"},"status":{"phase":"Completed","snapshotID":"r"}}]`))
 	require.Equal(t, Done, b.processRequest("d"))
 	require.Contains(t, b.readRequest("d").Status.Errors[0], "cannot remove: 1 PodVolumeBackup (such as PodVolumeBackup of volume old of pod n/p)")
@@ -209,7 +210,7 @@ func TestADeletionThatWasTakenOverForgetsNothing(t *testing.T) {
 	for i := range 501 {
 		all = append(all, listed("n", fmt.Sprintf("s%d", i), "Completed"))
 	}
-	b.store.Set(layout.BackupPodVolumeBackups("b"), gzipText(t, "["+strings.Join(all, ",")+"]"))
+	b.store.Set(layout.BackupPodVolumeBackups("b"), limittest.PackedText(t, "["+strings.Join(all, ",")+"]"))
 	b.confirm = func() error {
 		if r.calls == 1 {
 			return errors.New("taken over")

@@ -1,8 +1,6 @@
 package remove
 
 import (
-	"bytes"
-	"compress/gzip"
 	"errors"
 	"testing"
 	"time"
@@ -14,18 +12,10 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/apis/velero/v2alpha1"
+	"github.com/holdfast-io/holdfast/pkg/json/jsonlimit/limittest"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
 )
-
-func gzipText(t testing.TB, text string) []byte {
-	t.Helper()
-	var out bytes.Buffer
-	zip := gzip.NewWriter(&out)
-	_, err := zip.Write([]byte(text))
-	require.NoError(t, errors.Join(err, zip.Close()))
-	return out.Bytes()
-}
 
 const movedByVelero = `[{"spec":{"backupItemAction":"velero.io/csi-pvc-backupper","resourceIdentifier":{"Group":"","Resource":"persistentvolumeclaims","Namespace":"n","Name":"moved"},
  "operationID":"du-1","postOperationItems":[{"Group":"velero.io","Resource":"datauploads","Namespace":"velero","Name":"b-x"}]},"status":{"phase":"Completed"}}]`
@@ -60,7 +50,7 @@ func TestABackupWithVolumeDataThatCannotBeRemovedStays(t *testing.T) {
 			b := newBed(t, objects...)
 			b.fillBucket(newBackup(velerov1.BackupPhaseCompleted))
 			if tc.file != "" {
-				b.store.Set(tc.file, gzipText(t, tc.text))
+				b.store.Set(tc.file, limittest.PackedText(t, tc.text))
 			}
 			keys := b.store.Keys()
 			require.Equal(t, Done, b.processRequest("d"))
@@ -94,9 +84,9 @@ func TestABackupWithoutVolumeDataIsDeleted(t *testing.T) {
 	other.Status.SnapshotID = "k"
 	b := newBed(t, newBackup(velerov1.BackupPhaseCompleted), newRequest("d"), other)
 	b.fillBucket(newBackup(velerov1.BackupPhaseCompleted))
-	b.store.Set(layout.BackupVolumeInfo("b"), gzipText(t, `[{"pvName":"a","backupMethod":"PodVolumeBackup","result":"failed"},{"pvName":"b","backupMethod":"NativeSnapshot"},{"pvName":"c","skipped":true}]`))
-	b.store.Set(layout.BackupPodVolumeBackups("b"), gzipText(t, "null\n"))
-	b.store.Set(layout.BackupItemOperations("b"), gzipText(t, "[]\n"))
+	b.store.Set(layout.BackupVolumeInfo("b"), limittest.PackedText(t, `[{"pvName":"a","backupMethod":"PodVolumeBackup","result":"failed"},{"pvName":"b","backupMethod":"NativeSnapshot"},{"pvName":"c","skipped":true}]`))
+	b.store.Set(layout.BackupPodVolumeBackups("b"), limittest.PackedText(t, "null\n"))
+	b.store.Set(layout.BackupItemOperations("b"), limittest.PackedText(t, "[]\n"))
 	require.Equal(t, Done, b.processRequest("d"))
 	require.Nil(t, b.readBackup())
 }
@@ -145,7 +135,7 @@ func TestVolumeDataIsAskedForAfterTheBackupObjectIsGone(t *testing.T) {
 		b := newBed(t, newBackup(velerov1.BackupPhaseCompleted), newRequest("d"))
 		b.fillBucket(newBackup(velerov1.BackupPhaseCompleted))
 		b.r.Tries = 0
-		b.store.Set(layout.BackupVolumeInfo("b"), gzipText(t, `[{"pvcName":"data","pvcNamespace":"n","backupMethod":"CSISnapshot","csiSnapshotInfo":{"snapshotHandle":"h"}}]`))
+		b.store.Set(layout.BackupVolumeInfo("b"), limittest.PackedText(t, `[{"pvcName":"data","pvcNamespace":"n","backupMethod":"CSISnapshot","csiSnapshotInfo":{"snapshotHandle":"h"}}]`))
 		b.store.Inject(func(op memstore.Op, key string) error {
 			if key == layout.BackupVolumeInfo("b") {
 				return errors.New("bucket is away")

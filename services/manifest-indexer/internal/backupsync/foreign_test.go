@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/json/jsonlimit/limittest"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 )
 
@@ -120,7 +121,7 @@ func TestPodVolumeBackupsOfABucketStartNothing(t *testing.T) {
 	}
 	data, err := json.Marshal(list)
 	require.NoError(t, err)
-	b.store.Set(layout.BackupPodVolumeBackups("b"), gzipData(t, data))
+	b.store.Set(layout.BackupPodVolumeBackups("b"), limittest.PackedText(t, string(data)))
 	b.runPass()
 	var got velerov1.PodVolumeBackupList
 	require.NoError(t, b.client.List(t.Context(), &got, client.InNamespace("velero")))

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/klauspost/compress/gzip"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -25,6 +24,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/jobtest"
+	"github.com/holdfast-io/holdfast/pkg/json/jsonlimit/limittest"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
@@ -200,11 +200,11 @@ func TestImportsPodVolumeBackups(t *testing.T) {
 	pvb.Status.SnapshotID, pvb.Status.Phase = "snap", velerov1.PodVolumePhaseCompleted
 	data, err := json.Marshal([]velerov1.PodVolumeBackup{pvb})
 	require.NoError(t, err)
-	b.store.Set(layout.BackupPodVolumeBackups("b"), gzipData(t, data))
+	b.store.Set(layout.BackupPodVolumeBackups("b"), limittest.PackedText(t, string(data)))
 	b.putBackup(storedBackup("none", velerov1.BackupPhaseCompleted))
-	b.store.Set(layout.BackupPodVolumeBackups("none"), gzipData(t, []byte("null\n")))
+	b.store.Set(layout.BackupPodVolumeBackups("none"), limittest.PackedText(t, "null\n"))
 	b.putBackup(storedBackup("damaged", velerov1.BackupPhaseCompleted))
-	b.store.Set(layout.BackupPodVolumeBackups("damaged"), gzipData(t, data)[:20])
+	b.store.Set(layout.BackupPodVolumeBackups("damaged"), limittest.PackedText(t, string(data))[:20])
 	b.runPass()
 	var got velerov1.PodVolumeBackup
 	require.NoError(t, b.client.Get(t.Context(), client.ObjectKey{Namespace: "velero", Name: "b-1"}, &got))
@@ -215,16 +215,6 @@ func TestImportsPodVolumeBackups(t *testing.T) {
 	require.Equal(t, "snap", got.Status.SnapshotID)
 	require.NotNil(t, b.getBackup("none"))
 	require.NotNil(t, b.getBackup("damaged"))
-}
-
-func gzipData(t *testing.T, data []byte) []byte {
-	t.Helper()
-	var buf bytes.Buffer
-	w := gzip.NewWriter(&buf)
-	_, err := w.Write(data)
-	require.NoError(t, err)
-	require.NoError(t, w.Close())
-	return buf.Bytes()
 }
 
 func existingBackup(name, location string, phase velerov1.BackupPhase) *velerov1.Backup {

@@ -1,16 +1,13 @@
 package server
 
 import (
-	"bytes"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
-	"github.com/klauspost/compress/gzip"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -19,6 +16,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
+	"github.com/holdfast-io/holdfast/pkg/json/jsonlimit/limittest"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	manifestv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/manifest/v1"
@@ -36,7 +34,7 @@ func newSearchBed(t *testing.T) (_ *bed, path string) {
 		backup.Status.StartTimestamp = &start
 		backup.Labels = map[string]string{velerov1.LabelScheduleName: "nightly"}
 		objects = append(objects, backup)
-		b.store.Set(layout.BackupResourceList(name), packed(t, `{"v1/Pod":["shop/web-1","shop/web-2"],"apps/v1/Deployment":["shop/web"],"example.com/v1/Ingress":["shop/x"],"other.io/v1/Ingress":["shop/x"]}`))
+		b.store.Set(layout.BackupResourceList(name), limittest.PackedText(t, `{"v1/Pod":["shop/web-1","shop/web-2"],"apps/v1/Deployment":["shop/web"],"example.com/v1/Ingress":["shop/x"],"other.io/v1/Ingress":["shop/x"]}`))
 	}
 	c := fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(objects...).Build()
 	path = filepath.Join(t.TempDir(), "search.db")
@@ -49,16 +47,6 @@ func newSearchBed(t *testing.T) (_ *bed, path string) {
 	require.True(t, before.GetCoverage().GetIncomplete(), "before backups are counted")
 	require.NoError(t, b.s.Index.Pass(t.Context()))
 	return b, path
-}
-
-func packed(t *testing.T, text string) []byte {
-	t.Helper()
-	var out bytes.Buffer
-	zip := gzip.NewWriter(&out)
-	_, err := io.WriteString(zip, text)
-	require.NoError(t, err)
-	require.NoError(t, zip.Close())
-	return out.Bytes()
 }
 
 // searchAll returns the objects of all pages as lines.

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/json/jsonlimit/limittest"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
@@ -65,16 +66,6 @@ func TestABrokenConnectionIsNoDamageOfTheVolumeInformation(t *testing.T) {
 	}
 }
 
-func gzipText(t *testing.T, text string) []byte {
-	t.Helper()
-	var packed bytes.Buffer
-	zip := gzip.NewWriter(&packed)
-	_, err := zip.Write([]byte(text))
-	require.NoError(t, err)
-	require.NoError(t, zip.Close())
-	return packed.Bytes()
-}
-
 // A backup of Velero without usable volume information has CSI snapshots: its restore is Completed,
 // with empty volumes.
 func TestSnapshotsThatNoFileNamesTheClaimOfAreErrors(t *testing.T) {
@@ -84,7 +75,7 @@ func TestSnapshotsThatNoFileNamesTheClaimOfAreErrors(t *testing.T) {
 	operation := func(namespace string) string {
 		return `{"spec":{"resourceIdentifier":{"Group":"snapshot.storage.k8s.io","Resource":"volumesnapshots","Namespace":"` + namespace + `","Name":"s"}},"status":{"phase":"Completed"}}`
 	}
-	require.NoError(t, objectstore.PutBytes(t.Context(), b.store, layout.BackupItemOperations("b"), gzipText(t, "["+operation("a")+","+operation("elsewhere")+"]")))
+	require.NoError(t, objectstore.PutBytes(t.Context(), b.store, layout.BackupItemOperations("b"), limittest.PackedText(t, "["+operation("a")+","+operation("elsewhere")+"]")))
 	require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
 	r := b.getRestore(t)
 	require.Equal(t, velerov1.RestorePhasePartiallyFailed, r.Status.Phase, r.Status.FailureReason)
