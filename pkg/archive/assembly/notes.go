@@ -59,7 +59,7 @@ func (n *logNotes) appendSortKey(dst []byte, e *joblog.Entry, order uint32) []by
 	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(dst, order), n.seq)
 }
 
-func (n *logNotes) close() { _ = errors.Join(n.lines.Close(), n.results.Close()) }
+func (n *logNotes) close() { _ = errors.Join(n.lines.Close(), n.results.Close()) } // everything was read, or the error is another one
 
 // writeFiles writes both files.
 func (n *logNotes) writeFiles(ctx context.Context, into *Merged) (err error) {

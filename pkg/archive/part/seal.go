@@ -37,7 +37,7 @@ func (w *Writer) Seal() (*Sealed, error) {
 		return nil, errors.Join(w.discardFiles(err), os.Remove(sidecar.Path))
 	}
 	w.err = ErrSealed
-	_ = w.entries.close() // only read since
+	_ = w.entries.close() // it and notes were only read since they were flushed
 	_ = w.notes.close()
 	c := w.counts
 	return &Sealed{Data: data, Sidecar: sidecar, Items: c.Items, Failed: c.Failed, Warnings: c.Warnings, Errors: c.Errors}, nil

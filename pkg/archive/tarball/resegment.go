@@ -145,7 +145,7 @@ func (c *copier) partItem(e *Entry) (part.Item, error) {
 	if c.references != nil {
 		finder = c.references.For(gvk, "")
 	}
-	found, _ := finder.Find(e.Namespace, object.Raw)
+	found, _ := finder.Find(e.Namespace, object.Raw) // a manifest names at most reference.Max of them
 	return part.Item{
 		GVK: gvk, Resource: e.Resource, Preferred: e.Version == "", Stored: c.body,
 		Meta: &c.meta, Raw: object.Raw, Envelope: object.Envelope, HasTypeMeta: true, Spaced: object.Spaced, References: found,

@@ -142,7 +142,7 @@ func (r *objectReader) fillBuffer() {
 	switch {
 	case errors.Is(err, io.EOF):
 		r.err = io.EOF
-		_ = r.endTransfer(nil)
+		_ = r.endTransfer(nil) // nil for nil
 	case err != nil:
 		r.err = r.endTransfer(err)
 	}
@@ -150,7 +150,7 @@ func (r *objectReader) fillBuffer() {
 
 // Close ends the transfer, also in the middle.
 func (r *objectReader) Close() error {
-	_ = r.endTransfer(nil)
+	_ = r.endTransfer(nil) // nil for nil
 	r.rest = nil
 	if r.err == nil {
 		r.err = io.ErrClosedPipe

@@ -98,7 +98,7 @@ func (s *Store) writeObject(ctx context.Context, op, key string, publish func(tm
 		return s.opError(op, key, writeError(err))
 	}
 	defer func() {
-		_ = f.Close()
+		_ = f.Close() // after Sync, or the object is not published
 		if rerr := s.root.Remove(tmp); err == nil && rerr != nil && !errors.Is(rerr, fs.ErrNotExist) {
 			err = s.opError(op, key, rerr)
 		}

@@ -41,7 +41,7 @@ func newFiles(dir string, restore *velerov1.Restore) (*workFiles, error) {
 	return &workFiles{logFile: f, log: outcome.NewLog(f, restore.Namespace+"/"+restore.Name)}, nil
 }
 
-func (f *workFiles) close() { _ = f.logFile.Close() }
+func (f *workFiles) close() { _ = f.logFile.Close() } // the work directory is removed
 
 // storeFiles publishes the files of a restore whose end is decided.
 func storeFiles(ctx context.Context, a *restoreAttempt) error {

@@ -173,6 +173,7 @@ func (b *planBuilder) noteParts() {
 			continue
 		}
 		kind := b.plan.Kind(v)
+		// Items of the plan are items of the backup, all of which have a node.
 		node, _ := parts.graph.Find(manifest.ObjectKey{Group: kind.GVK.Group, Kind: kind.GVK.Kind, Namespace: b.plan.Source(v), Name: b.plan.Name(v)})
 		if _, named := parts.named[node]; named {
 			parts.named[node] = true

@@ -43,6 +43,7 @@ func (m *mover) openPlace(ctx context.Context, req request.Request, level string
 	return &place{store: &retrystore.Store{Store: location, Clock: m.clock, Log: log, Budget: storePatience}, dir: dir, log: log}, nil
 }
 
+// close is best effort: the process ends, and the cache with its Pod.
 func (p *place) close() { _, _ = os.RemoveAll(p.dir), p.store.Close() }
 
 // openRepository opens the repository of the request's namespace.

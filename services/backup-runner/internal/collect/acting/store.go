@@ -23,7 +23,7 @@ func (a *objectProcessor) storeObject(s *processedObject, r *actionset.Result) (
 		return itemset.Unknown, err
 	}
 	o := &r.Object
-	res, _ := a.pool.Finder.Catalog.Lookup(s.GroupResource())
+	res, _ := a.pool.Finder.Catalog.Lookup(s.GroupResource()) // zero, and so not Custom, if it is not served
 	u := plan.Unit{Res: resource.Resource{Kind: o.Kind, Name: s.Resource, Custom: res.Custom}}
 	found, complete := u.References(a.pool.References).Find(s.Namespace, o.Raw)
 	err = open.Add(part.Item{

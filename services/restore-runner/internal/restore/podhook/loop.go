@@ -36,7 +36,7 @@ func (r *Runner) Start(ctx context.Context) (stop func()) {
 		}
 		r.group.Wait()
 		cancel()
-		_ = panics.Raise(r.panicked)
+		_ = panics.Raise(r.panicked) // panics or returns nil: panicked is no other error
 	}
 }
 
