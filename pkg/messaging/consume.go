@@ -18,9 +18,9 @@ import (
 
 const (
 	defaultAckWait = 30 * time.Second
-	// A pull waits this long at the server. Two missed heartbeats end it: a hint that was on its
-	// way to it then waits for AckWait, so they are slow enough for a machine under load. So is a pull ended
-	// that a server forgot which went away and came back.
+	// A pull waits for pullWait at the server. Two missed heartbeats end it, also if the server restarted and has
+	// lost the pull. A hint that was sent to a pull that has ended is delivered again after AckWait, so heartbeats
+	// are slow enough for a machine under load.
 	pullWait      = 30 * time.Second
 	pullHeartbeat = 5 * time.Second
 	// A handler that panicked is tried again after panicRetry, and given up at the panicLimit-th

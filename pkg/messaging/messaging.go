@@ -127,8 +127,8 @@ func CheckURL(text string) error {
 	return nil
 }
 
-// connectOptions make the connection last indefinitely and hold nothing back: a message buffered
-// during an outage, an old ack above all, must not arrive after it, when the world has moved on.
+// connectOptions make the client reconnect without end, and buffer nothing during an outage: a message that arrives
+// after it, an old ack above all, may be wrong by then.
 func connectOptions(cfg Config) ([]nats.Option, error) {
 	options := append(logConnection(cfg.Log),
 		nats.Name(cfg.Name), nats.Timeout(5*time.Second),

@@ -74,7 +74,7 @@ func (c *Client) Publish(ctx context.Context, what What, hint *workv1.Hint) (err
 	return nil
 }
 
-// sendMessage stores one message and waits for the server's word; it creates the streams and tries once
+// sendMessage stores one message and waits for the server's acknowledgement; it creates the streams and tries once
 // more when no stream listens on the subject.
 func (c *Client) sendMessage(ctx context.Context, subject string, data []byte, header nats.Header) error {
 	msg := &nats.Msg{Subject: subject, Data: data, Header: header}

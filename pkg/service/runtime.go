@@ -86,7 +86,7 @@ func New(ctx context.Context, base Base) (*Runtime, error) {
 	return r, nil
 }
 
-// prepareLocal makes what is needed locally.
+// prepareLocal makes the work directory, and registers the metric of the build.
 func (r *Runtime) prepareLocal(context.Context) (err error) {
 	if r.work, err = newWorkDir(r.base.Options.WorkDir, r.base.Name, r.base.Instance); err != nil {
 		return fmt.Errorf("--work-dir: %w", err)

@@ -27,8 +27,8 @@ const (
 	AnnotationOperations = "holdfast.io/operations"
 	// AnnotationAddress, on the Lease of an instance or of a duty: where the instance answers gRPC, as host:port.
 	AnnotationAddress = "holdfast.io/address"
-	// AnnotationPlan names the stored plan that a Backup or Restore executes. How a Backup differs is told; an
-	// outcome of a Restore that is not as planned is a warning.
+	// AnnotationPlan names the stored plan that a Backup or Restore executes. The log lists how a Backup
+	// differs; an outcome of a Restore that is not as planned is a warning.
 	AnnotationPlan = "holdfast.io/plan"
 	// AnnotationPlanStrict ("true") beside it fails a job that would do other than the plan says.
 	AnnotationPlanStrict = "holdfast.io/plan-strict"

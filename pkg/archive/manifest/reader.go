@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	tailBytes    = 64 << 10 // read at once in the hope that it holds the directory
+	tailBytes    = 64 << 10 // read first, which usually includes the directory
 	maxTailBytes = 1 << 20  // of a large manifest
 	// maxDirectoryBytes bounds a directory, packed and unpacked, maxDirectory what it takes in
 	// memory: those of 50 million items.

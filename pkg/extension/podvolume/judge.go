@@ -153,7 +153,7 @@ func (b *Backupper) Takes(ctx context.Context, namespace, claim string, final bo
 		return true, nil
 	}
 	if final && b.surveys[namespace] == nil {
-		return false, nil // nobody counted on it
+		return false, nil // no earlier call has reported true for a claim of the namespace
 	}
 	s, err := b.surveyNamespace(ctx, namespace)
 	if err != nil {

@@ -91,7 +91,7 @@ func (j *RestoreJob) Request(v *RestoredVolume) *velerov1.PodVolumeRestore {
 		TypeMeta: metav1.TypeMeta{APIVersion: velerov1.GroupVersion.String(), Kind: "PodVolumeRestore"},
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: j.Namespace, Name: RequestName(j.Name, v.identifyRequest(j.UID)), Labels: labels,
-			// The restore comes first: its UID is the name of the file that tells the Pod of the end.
+			// The Restore is the first owner: its UID names the done file, for which the Pod waits.
 			OwnerReferences: []metav1.OwnerReference{{
 				APIVersion: velerov1.GroupVersion.String(), Kind: "Restore", Name: j.Name, UID: j.UID, Controller: ptr.To(true),
 			}},

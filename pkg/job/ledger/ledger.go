@@ -118,8 +118,8 @@ func fullError(entries []Entry, kind string) error {
 	return &FullError{Kind: kind, Limit: len(running), Running: running, Space: true}
 }
 
-// checkAdmissible returns what of the admitted entries is in the way of e, if anything. An overlap is
-// returned before a full house: it lasts longer.
+// checkAdmissible returns what of the admitted entries is in the way of e, if anything. An
+// *OverlapError is returned before a *FullError: it lasts longer.
 func checkAdmissible(entries []Entry, e Entry, limits Limits) error {
 	var same []Entry
 	for _, o := range entries {

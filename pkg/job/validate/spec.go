@@ -105,8 +105,8 @@ func (p *Problems) checkFilters(spec selection.Spec) {
 	}
 }
 
-// checkAnnotations finds annotations of no meaning, a priority that is none, and a claim no runner
-// could read: the object would keep its place among the running ones indefinitely.
+// checkAnnotations finds unknown annotations of Holdfast, an invalid priority, and a claim that no runner
+// can read, with which the object would count as running without end.
 func (p *Problems) checkAnnotations(annotations map[string]string) {
 	for _, key := range holdfast.UnknownAnnotations(annotations) {
 		p.addProblem("metadata.annotations["+key+"]", "Holdfast has no such annotation")

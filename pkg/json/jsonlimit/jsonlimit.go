@@ -2,8 +2,8 @@
 // takes.
 //
 // A limit on the length of the text is not enough: "{}," is three bytes, and the value it becomes
-// may take hundreds. So the values of a text are counted before it is decoded, and each is taken for
-// one of a size that few are over.
+// may take hundreds. So the values of a text are counted before it is decoded, and each counts with a
+// size that few values exceed.
 package jsonlimit
 
 import (

@@ -109,7 +109,7 @@ func (h *ExecHandler) serveWebSocket(w http.ResponseWriter, r *http.Request, req
 	mu := &sync.Mutex{}
 	of := func(number byte) *channel { return &channel{mu, conn, number} }
 	err = h.Run(ctx, request, of(remotecommand.StreamStdOut), of(remotecommand.StreamStdErr))
-	_, _ = of(remotecommand.StreamErr).Write(exitStatus(err)) // a client that is gone is its own affair
+	_, _ = of(remotecommand.StreamErr).Write(exitStatus(err)) // the client may have closed the connection
 	_ = of(0).close()
 	_ = conn.Close()
 	<-gone

@@ -198,7 +198,7 @@ func (s *Server) callBefore(r *http.Request) bool {
 func writeReply(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // a client that is gone is its own affair
+	_ = json.NewEncoder(w).Encode(v) // the client may have closed the connection
 }
 
 func writeFailure(w http.ResponseWriter, code int, reason metav1.StatusReason, message string) {

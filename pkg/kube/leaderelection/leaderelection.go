@@ -67,8 +67,8 @@ type termResult struct {
 	err   error
 }
 
-// runTerm is one time in office, from competing to losing or giving back the Lease. Competing ends
-// with ctx, the office only after fn.
+// runTerm acquires the Lease, runs fn while it holds the Lease, and releases it. The wait for the Lease ends
+// with ctx; a Lease that is held is released only after fn has returned.
 func runTerm(ctx context.Context, cfg Config, fn func(ctx context.Context) error) (ended bool, err error) {
 	electing, resign := context.WithCancel(context.WithoutCancel(ctx))
 	defer resign()

@@ -56,7 +56,7 @@ type Config struct {
 	Propagator propagation.TextMapPropagator
 	// TLS is how to serve; nil means in the clear.
 	TLS *tls.Config
-	// Authorize is asked for every call; nil lets everyone in.
+	// Authorize is called for every call; nil allows every caller.
 	Authorize Authorizer
 	// Audited reports which methods change or reveal something: each call of one is logged with who
 	// called. nil means none.

@@ -50,8 +50,8 @@ type Config struct {
 	DefaultVolumesToFsBackup bool
 	// ResourceTimeout is noted on every backup, for plugins to read.
 	ResourceTimeout time.Duration
-	// DutyTimeout is after how long without a sign of life another replica makes the passes; a
-	// replica that stops in good order is followed sooner. At least 1 s.
+	// DutyTimeout is after how long without a renewal of the Lease another replica makes the passes; a replica
+	// that stops releases the Lease. At least 1 s.
 	DutyTimeout time.Duration
 	// ScheduleSkipImmediately is the skipImmediately of schedules that do not set it.
 	ScheduleSkipImmediately bool

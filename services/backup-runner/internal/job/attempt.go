@@ -25,7 +25,7 @@ type attempt struct {
 	admitted ledger.Entry
 	first    bool // this is the backup's first holder
 	foreign  bool // another server left the backup unfinished
-	// collecting: this attempt came as far as the actions of the backup.
+	// collecting: this attempt has begun to collect.
 	collecting bool
 	held       *Held
 	// owned ends with the claim, or when the grace period is over after the process was stopped.
@@ -33,9 +33,11 @@ type attempt struct {
 	// reserved: the bucket's directory is or may be this backup's, so that the metadata file
 	// decides how it ends.
 	reserved bool
-	// opened are the Pods whose post hooks are owed, as far as this attempt has it without the bucket.
+	// opened are the Pods whose pre hooks ran and whose post hooks did not, as far as this process knows without
+	// the bucket.
 	opened podhook.Opened
-	// owes: the backup ends, and the post hooks of Pods that an earlier holder left are not known.
+	// owes: the backup ends, and an earlier holder may have left Pods without their post hooks, which only the bucket
+	// names.
 	owes bool
 	// away has a value when the bucket has not answered for hookPatience.
 	away chan struct{}

@@ -165,11 +165,11 @@ func (b *bucketCheck) checkCreate(ctx context.Context) error {
 		}
 	}
 	if n != 1 {
-		return fmt.Errorf("%w: of %d that created one object at once %d were told that they did", errBehaviour, creators, n)
+		return fmt.Errorf("%w: of %d concurrent creations of one object %d succeeded", errBehaviour, creators, n)
 	}
 	have, err := objectstore.ReadAll(ctx, b.store, b.prefix+"created", 1)
 	if err == nil && !bytes.Equal(have, []byte{winner}) {
-		err = fmt.Errorf("%w: the object is not that of the one who was told that it created it", errBehaviour)
+		err = fmt.Errorf("%w: the object is not the one whose creation succeeded", errBehaviour)
 	}
 	return err
 }

@@ -85,8 +85,8 @@ func (v *Validator) acceptDefault(ctx context.Context, loc *velerov1.BackupStora
 	return !gone, err
 }
 
-// withdrawDefault takes the default off a location in favour of another one. What sets it again and again is
-// told so, and left as it is.
+// withdrawDefault takes the default off a location in favour of another one. If something sets it again
+// and again, the location gets an annotation that says so, and stays as it is.
 func (v *Validator) withdrawDefault(ctx context.Context, loc *velerov1.BackupStorageLocation, chosen string) error {
 	now := v.Clock.Now().UTC()
 	withdrawn, refused := false, false

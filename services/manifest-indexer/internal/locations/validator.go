@@ -73,7 +73,7 @@ type Validator struct {
 	shown availabilityGauge
 	wake  rungroup.Signal
 
-	refused map[types.UID]bool // locations that were told that they do not become the default
+	refused map[types.UID]bool // locations with an Event that they do not become the default
 
 	mu   sync.Mutex
 	seen map[types.UID]fingerprint // of the specs that were validated last

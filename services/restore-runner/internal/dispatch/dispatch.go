@@ -56,8 +56,8 @@ type Work struct {
 	Woken <-chan int32
 	// Limit is how many run at once; it is asked again after every end.
 	Limit func() int
-	// Stop, when closed, keeps further vertices from starting; those that run end in peace. Nil
-	// never does.
+	// Stop, when closed, keeps further vertices from starting; those that run are not interrupted.
+	// Nil is never closed.
 	Stop <-chan struct{}
 	// Budget is how much weight runs at once, in bytes. A single heavier vertex runs alone.
 	Budget int64

@@ -30,7 +30,7 @@ func (p *restorePlanner) checkAdmitted(ctx context.Context, made *plan.Plan) err
 		return fatalErrorf("the backup holds objects for namespaces that the restore was not admitted for: %s", ledger.JoinNames(stray))
 	}
 	if len(entry.Beside) > 0 {
-		p.in.recorder.Warn(outcome.General, "the restore began beside running backups of the same namespaces, as it was told to: "+ledger.JoinNames(entry.Beside))
+		p.in.recorder.Warn(outcome.General, "the restore began beside running backups of the same namespaces, as its annotation asks: "+ledger.JoinNames(entry.Beside))
 	}
 	return nil
 }

@@ -39,5 +39,5 @@ func TestARestoreBesideRunningBackupsWarns(t *testing.T) {
 	r := b.getRestore(t)
 	require.Equal(t, velerov1.RestorePhaseCompleted, r.Status.Phase, r.Status.FailureReason)
 	require.Equal(t, 1, r.Status.Warnings)
-	require.Contains(t, b.readGzip(t, layout.RestoreResults("r")), "began beside running backups of the same namespaces, as it was told to: running")
+	require.Contains(t, b.readGzip(t, layout.RestoreResults("r")), "began beside running backups of the same namespaces, as its annotation asks: running")
 }

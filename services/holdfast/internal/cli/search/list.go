@@ -86,7 +86,7 @@ func (o *options) printList(l *List, header, wide []string, rows [][]string, non
 		err = o.output.PrintTable(o.Out, header, wide, rows)
 	}
 	if c.Incomplete {
-		_, _ = fmt.Fprintf(o.ErrOut, "Incomplete: %d of %d backups are indexed. The others are still to be read, or cannot be, which the log of manifest-indexer tells.\n", c.Indexed, c.Backups)
+		_, _ = fmt.Fprintf(o.ErrOut, "Incomplete: %d of %d backups are indexed. The others are not read yet, or cannot be read; see the log of manifest-indexer.\n", c.Indexed, c.Backups)
 	}
 	if c.NamesOnly > 0 {
 		_, _ = fmt.Fprintf(o.ErrOut, "%d of the indexed backups have no manifest of their own: only the names of their objects are known.\n", c.NamesOnly)

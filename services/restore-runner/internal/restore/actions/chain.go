@@ -43,7 +43,7 @@ type Chains struct {
 	prober  *Prober                      // nil until Start, and without actions
 }
 
-// NewChains finds the actions of each kind. Objects of kinds without any never meet one.
+// NewChains finds the actions of each kind.
 func NewChains(cfg ChainsConfig, actions []boundAction) *Chains {
 	c := &Chains{ChainsConfig: cfg}
 	if len(actions) == 0 {
@@ -64,7 +64,7 @@ func NewChains(cfg ChainsConfig, actions []boundAction) *Chains {
 	return c
 }
 
-// Follows reports that objects of a kind meet actions that may change them.
+// Follows reports that actions apply to objects of a kind, and may change them.
 func (c *Chains) Follows(kind *plan.Kind) bool { return c.byKind[kind] != nil }
 
 // Start lets objects wait from now on until their additional items are ready; the nodes of those
