@@ -58,7 +58,7 @@ func (m *mover) newFilesReadCommand(name, short string, answer filesAnswer) *cob
 // readFiles opens the location for answer, and repositories as they are asked for.
 func (m *mover) readFiles(ctx context.Context, req request.Request, r *files.Reader, answer func(context.Context) error) error {
 	limitMemory(req)
-	at, err := m.openPlace(ctx, req, "warn")
+	at, err := m.openWorkspace(ctx, req, "warn")
 	if err != nil {
 		return err
 	}

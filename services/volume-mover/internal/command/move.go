@@ -156,7 +156,7 @@ func (m *mover) runTransfer(ctx context.Context, req request.Request, rec *outco
 		}
 	}()
 	failed := func(err error) outcome.Result { return outcome.Result{Phase: outcome.Failed, Message: err.Error()} }
-	at, err := m.openPlace(ctx, req, "info")
+	at, err := m.openWorkspace(ctx, req, "info")
 	if err != nil {
 		return failed(err)
 	}

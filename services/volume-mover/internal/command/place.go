@@ -19,15 +19,15 @@ import (
 // gcPercent is how much the heap grows between two collections in a process with a memory limit.
 const gcPercent = 400
 
-// place is what a command works with: the location, and a directory of its own.
-type place struct {
+// workspace is what a command works with: the location, and a directory of its own.
+type workspace struct {
 	store *retrystore.Store
 	dir   string
 	log   *slog.Logger
 }
 
-// openPlace opens the location of a request. The caller calls close.
-func (m *mover) openPlace(ctx context.Context, req request.Request, level string) (*place, error) {
+// openWorkspace opens the location of a request. The caller calls close.
+func (m *mover) openWorkspace(ctx context.Context, req request.Request, level string) (*workspace, error) {
 	log, err := telemetry.NewLogger(m.stderr, level, telemetry.FormatJSON)
 	if err != nil {
 		return nil, err
@@ -40,25 +40,25 @@ func (m *mover) openPlace(ctx context.Context, req request.Request, level string
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("cache: %w", err), location.Close())
 	}
-	return &place{store: &retrystore.Store{Store: location, Clock: m.clock, Log: log, Budget: storePatience}, dir: dir, log: log}, nil
+	return &workspace{store: &retrystore.Store{Store: location, Clock: m.clock, Log: log, Budget: storePatience}, dir: dir, log: log}, nil
 }
 
 // close is best effort: the process ends, and the cache with its Pod.
-func (p *place) close() { _, _ = os.RemoveAll(p.dir), p.store.Close() }
+func (w *workspace) close() { _, _ = os.RemoveAll(w.dir), w.store.Close() }
 
 // openRepository opens the repository of the request's namespace.
-func (p *place) openRepository(ctx context.Context, req request.Request, fatal func(error)) (*repository.Repository, error) {
+func (w *workspace) openRepository(ctx context.Context, req request.Request, fatal func(error)) (*repository.Repository, error) {
 	password, err := readPassword(req.PasswordFile)
 	if err != nil {
 		return nil, err
 	}
 	o := repository.Options{
-		Namespace: req.Namespace, Password: password, Dir: p.dir, CacheBytes: req.CacheMiB << 20, ReadOnly: req.Upload == nil && req.Forget == nil && req.Maintain == nil, Fatal: fatal,
+		Namespace: req.Namespace, Password: password, Dir: w.dir, CacheBytes: req.CacheMiB << 20, ReadOnly: req.Upload == nil && req.Forget == nil && req.Maintain == nil, Fatal: fatal,
 	}
 	if req.Upload != nil && req.Upload.CreateRepository || req.Maintain != nil && req.Maintain.Mode == maintain.ModeCreate {
-		return repository.Create(ctx, p.store, o)
+		return repository.Create(ctx, w.store, o)
 	}
-	return repository.Open(ctx, p.store, o)
+	return repository.Open(ctx, w.store, o)
 }
 
 // limitMemory sets the memory limit of the process. Below the limit the garbage collector runs rarely: most movers

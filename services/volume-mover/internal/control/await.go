@@ -71,13 +71,13 @@ func isRejected(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodFailed && strings.HasPrefix(pod.Status.Reason, "OutOf") && len(pod.Status.ContainerStatuses) == 0
 }
 
-// signalled is the least exit code of a container that a signal ended.
-const signalled = 128
+// minSignalCode is the least exit code of a container that a signal ended.
+const minSignalCode = 128
 
-// hasPassed reports whether the mover of a claim ended for a reason that its successor need not meet: it was told to
+// endedTransiently reports whether the mover of a claim ended for a reason that its successor need not meet: it was told to
 // stop, or its node ended it. One that was killed for no known reason counts until movers have had their time to
 // start. The snapshot is as it was, and an upload goes on from its last checkpoint; a download writes everything again.
-func (c *Controller) hasPassed(v view, pod *corev1.Pod) bool {
+func (c *Controller) endedTransiently(v view, pod *corev1.Pod) bool {
 	if !v.isOfClaim() || !hasEnded(pod) {
 		return false
 	}
@@ -89,7 +89,7 @@ func (c *Controller) hasPassed(v view, pod *corev1.Pod) bool {
 	case pod.Status.Reason != "":
 		return true
 	}
-	return t != nil && t.ExitCode >= signalled && t.Reason != "OOMKilled" && c.prepareTime(v) > retryInterval
+	return t != nil && t.ExitCode >= minSignalCode && t.Reason != "OOMKilled" && c.prepareTime(v) > retryInterval
 }
 
 // replaceMover removes a mover Pod that its node rejected or ended, so that another one is made. A mover that never began

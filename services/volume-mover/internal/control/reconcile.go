@@ -85,7 +85,7 @@ func (c *Controller) takeStep(ctx context.Context, v view) (time.Duration, error
 		return 0, c.failRequest(ctx, v, "Pod %s/%s exists and is not its mover; is Velero's node-agent running?", pod.Namespace, pod.Name)
 	case v.filled != "":
 		return c.bindVolume(ctx, v, pod)
-	case pod != nil && (isRejected(pod) || c.hasPassed(v, pod)) && !v.cancel:
+	case pod != nil && (isRejected(pod) || c.endedTransiently(v, pod)) && !v.cancel:
 		return c.replaceMover(ctx, v, pod)
 	case pod != nil && (hasEnded(pod) || terminationOf(pod) != nil): // sidecars that were injected may run on
 		return bindInterval, c.finishTransfer(ctx, v, pod)

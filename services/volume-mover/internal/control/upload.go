@@ -266,8 +266,8 @@ func (c *Controller) RemoveOrphans(ctx context.Context) error {
 	return err
 }
 
-// agePatience is by how much the clocks of API servers may differ.
-const agePatience = time.Minute
+// maxClockSkew is by how much the clocks of API servers may differ.
+const maxClockSkew = time.Minute
 
 // disposeVolume has the volume of a claim be removed with it, whatever its StorageClass says. One that was there before,
 // which Kubernetes may bind to any claim of its class, was not made for it: it keeps its policy, and the error says so.
@@ -280,7 +280,7 @@ func (c *Controller) disposeVolume(ctx context.Context, claim *corev1.Persistent
 		if ref := fresh.Spec.ClaimRef; ref == nil || ref.UID != claim.UID {
 			return kube.ErrSkip
 		}
-		if fresh.CreationTimestamp.Add(agePatience).Before(claim.CreationTimestamp.Time) {
+		if fresh.CreationTimestamp.Add(maxClockSkew).Before(claim.CreationTimestamp.Time) {
 			return &moverpod.RefusalError{Reason: fmt.Sprintf("PersistentVolume %s, which was there before, was bound to the claim of the mover Pod: bind it to a claim of yours, or remove it", fresh.Name)}
 		}
 		fresh.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimDelete

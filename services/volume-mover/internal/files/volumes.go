@@ -11,8 +11,8 @@ import (
 	volumev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/volume/v1"
 )
 
-// named is how many volumes an error names.
-const named = 10
+// maxNamed is how many volumes an error names.
+const maxNamed = 10
 
 // findVolumes returns the selected volumes of the backup that have files, in order.
 func (r *Reader) findVolumes(ctx context.Context) ([]*volumev1.Volume, error) {
@@ -68,8 +68,8 @@ func nameVolume(v *volumev1.Volume) string {
 
 func listNames(names []string) string {
 	names = slices.Compact(names)
-	if more := len(names) - named; more > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:named], ", "), more)
+	if more := len(names) - maxNamed; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNamed], ", "), more)
 	}
 	return strings.Join(names, ", ")
 }

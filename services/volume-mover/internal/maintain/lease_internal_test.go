@@ -86,7 +86,7 @@ func TestARunThatCannotKeepItsLeaseIsStopped(t *testing.T) {
 	})
 	ended := make(chan error, 1)
 	go func() {
-		ended <- l.keepWhile(t.Context(), c, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
+		ended <- l.runRenewing(t.Context(), c, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
 	}()
 	require.Eventually(t, c.HasWaiters, time.Minute, time.Millisecond)
 	step := func() {

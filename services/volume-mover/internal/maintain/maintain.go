@@ -103,10 +103,10 @@ func (s *Spec) runHolding(ctx context.Context, direct repo.DirectRepository, l *
 			"another program maintained the repository at %s, and only one may do so: stop the maintenance of a Velero server, or of kopia, that uses the bucket", newest.UTC().Format(time.RFC3339))}, nil
 	}
 	begin, mode := s.Clock.Now(), s.chooseMode(l.record)
-	err = l.keepWhile(ctx, s.Clock, func(ctx context.Context) error { return runMode(ctx, direct, mode) })
+	err = l.runRenewing(ctx, s.Clock, func(ctx context.Context) error { return runMode(ctx, direct, mode) })
 	if mode == maintenance.ModeFull && err != nil && ctx.Err() == nil && !errors.Is(err, errExpired) {
 		// Indexes do not wait until full runs succeed. The error of the full run is the one to report.
-		_ = l.keepWhile(ctx, s.Clock, func(ctx context.Context) error { return runMode(ctx, direct, maintenance.ModeQuick) })
+		_ = l.runRenewing(ctx, s.Clock, func(ctx context.Context) error { return runMode(ctx, direct, maintenance.ModeQuick) })
 	}
 	if err != nil {
 		return outcome.Result{}, err
@@ -138,8 +138,8 @@ func (s *Spec) chooseMode(r record) maintenance.Mode {
 	return maintenance.ModeQuick
 }
 
-// keepWhile renews the lease while run runs, which ends when that fails for too long.
-func (l *lease) keepWhile(ctx context.Context, c clock.WithTicker, run func(context.Context) error) error {
+// runRenewing renews the lease while run runs, which ends when that fails for too long.
+func (l *lease) runRenewing(ctx context.Context, c clock.WithTicker, run func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	ended := make(chan error, 1)

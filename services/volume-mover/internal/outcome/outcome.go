@@ -150,8 +150,8 @@ func (r Result) EncodeWithin(limit int) ([]byte, error) {
 	}
 }
 
-// listed is how many entries a result lists of those that lack something, and how many of the others.
-const listed = 1000
+// maxListed is how many entries a result lists of those that lack something, and how many of the others.
+const maxListed = 1000
 
 // Recorder collects entries while a transfer runs. It is safe for concurrent use.
 type Recorder struct {
@@ -178,7 +178,7 @@ func (r *Recorder) Add(path string, rule Rule, err error) {
 		class = 1
 		r.lost++
 	}
-	if r.kept[class] == listed {
+	if r.kept[class] == maxListed {
 		r.unlisted++
 		return
 	}

@@ -121,7 +121,7 @@ func (u *kopiaUpload) runKopia(ctx, work context.Context, w repo.RepositoryWrite
 	u.kopia.CheckpointInterval = u.spec.CheckpointInterval
 	u.kopia.CheckpointLabels = u.spec.Source.CheckpointTags()
 	m, err := u.kopia.Upload(work, root, repository.UploadPolicy(u.spec.Parallel), u.spec.Source.Info(), parents...)
-	switch broken := u.brokenBy(); {
+	switch broken := u.failure(); {
 	case broken != nil:
 		return outcome.Result{}, broken
 	case err != nil:
@@ -153,7 +153,7 @@ func (u *kopiaUpload) storeSnapshot(ctx context.Context, w repo.RepositoryWriter
 	return result, nil
 }
 
-func (u *kopiaUpload) brokenBy() error {
+func (u *kopiaUpload) failure() error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.broken
