@@ -20,7 +20,7 @@ import (
 const memoryLimit = 128 << 20
 
 // errSignal is why a transfer is canceled.
-var errSignal = errors.New("the process was told to stop")
+var errSignal = errors.New("the process got a signal to stop")
 
 func main() {
 	if len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-") {

@@ -76,7 +76,7 @@ func TestCancel(t *testing.T) {
 	require.Equal(t, command.ExitCanceled, mover.ProcessState.ExitCode(), "%v: %s", err, out)
 	canceled := lastResult(t, out.Bytes())
 	require.Equal(t, outcome.Canceled, canceled.Phase)
-	require.Contains(t, canceled.Message, "told to stop")
+	require.Contains(t, canceled.Message, "got a signal to stop")
 	require.Empty(t, canceled.SnapshotID)
 	require.NoError(t, os.Remove(slow))
 
@@ -85,7 +85,7 @@ func TestCancel(t *testing.T) {
 	require.Equal(t, up.Bytes, up.IncrementalBytes+canceled.Bytes)
 }
 
-// TestCanceledBefore checks that a mover which is told to stop before it has begun says that it was canceled.
+// TestCanceledBefore checks that a mover which gets a signal to stop before it has begun says that it was canceled.
 func TestCanceledBefore(t *testing.T) {
 	b, volume := newBed(t), t.TempDir()
 	b.upload(volume, "web-0")

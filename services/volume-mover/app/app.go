@@ -20,8 +20,8 @@ import (
 	"github.com/holdfast-io/holdfast/services/volume-mover/internal/moverpod"
 )
 
-// logTail is how many lines of a mover's log are read, and logBytes how much of it. Its reports and what it
-// logs are mixed.
+// logTail is how many lines of a mover's log are read, and logBytes how much of it. Its log
+// has reports and log lines.
 const (
 	logTail  = 20
 	logBytes = 1 << 20
@@ -80,7 +80,7 @@ func addController(rt *service.Runtime, c *Config) error {
 	})
 	volumev1.RegisterVolumeServiceServer(rt.GRPC(), &control.Server{Controller: served})
 	rt.GoLeading(c.DutyTimeout, service.Duties{"movers": func(ctx context.Context) error {
-		if c.VolumeMover == MoverVelero { // snapshots are removed all the same: the Lease says where
+		if c.VolumeMover == MoverVelero { // VolumeService removes snapshots with either mover; its clients find this instance by the Lease
 			return served.PrepareRepositories(ctx)
 		}
 		return served.Run(ctx, mgr.GetCache())

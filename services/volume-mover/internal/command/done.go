@@ -33,12 +33,12 @@ func markDone(r *request.Restore, result *outcome.Result) {
 		return
 	}
 	if err := writeDoneFile(r.Target, r.DoneFile); err != nil {
-		result.Phase, result.Message = outcome.Failed, fmt.Sprintf("the Pod cannot be told that its data is there: %v", err)
+		result.Phase, result.Message = outcome.Failed, fmt.Sprintf("the done file, for which the Pod waits, cannot be written: %v", err)
 	}
 }
 
 // writeDoneFile replaces the directory of done files by one with this file. The time of the volume's own
-// directory stays; the name comes last, for the Pod removes the directory once it sees it.
+// directory stays. The file gets its name last: the Pod removes the directory as soon as it sees the file.
 func writeDoneFile(volume, name string) (err error) {
 	root, err := os.OpenRoot(volume)
 	if err != nil {

@@ -77,7 +77,7 @@ func (m *mover) readFiles(ctx context.Context, req request.Request, r *files.Rea
 func newFilesWaitCommand() *cobra.Command {
 	var limit time.Duration
 	c := &cobra.Command{
-		Use: "wait", Short: "Do nothing, for a time or until told to stop", Args: cobra.NoArgs,
+		Use: "wait", Short: "Do nothing, for a time or until a signal", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(c.Context(), limit)
 			defer cancel()

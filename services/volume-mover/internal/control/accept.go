@@ -19,7 +19,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/volume-mover/internal/moverpod"
 )
 
-// uploaderKopia is the one uploader.
+// uploaderKopia is the only uploader that is supported.
 const uploaderKopia velerov1.UploaderType = "kopia"
 
 // waitContainer is the init container that keeps a restored Pod from starting.
@@ -32,7 +32,7 @@ func (c *Controller) acceptRequest(ctx context.Context, v view) (time.Duration, 
 		return 0, c.endRequest(ctx, v, velerov1.PodVolumePhaseCanceled, strings.TrimSuffix("canceled before it began: "+*v.message, ": "), func(view) {})
 	case v.uploader != uploaderKopia:
 		return 0, c.failRequest(ctx, v, "uploader type %q is not supported, only %q is", v.uploader, uploaderKopia)
-	case v.kind != kindBackup && c.slots.hasToWait(v.requestKey()): // its Pod or snapshot is not looked at for nothing
+	case v.kind != kindBackup && c.slots.hasToWait(v.requestKey()): // without reading its Pod or snapshot
 		return waitInterval, c.noteWait(ctx, v, queuedMessage)
 	}
 	place, err := c.findPlace(ctx, v)
@@ -110,7 +110,7 @@ func (c *Controller) findPlace(ctx context.Context, v view) (placement, error) {
 }
 
 // findWaitingPod returns the node of the Pod that waits for the data of a restore, or that runs where single files are
-// restored. It is not ready while the Pod does not.
+// restored. The placement is not ready until that Pod waits, or runs.
 func (c *Controller) findWaitingPod(ctx context.Context, v view) (placement, error) {
 	pod, err := c.findPod(ctx, v)
 	if err != nil {

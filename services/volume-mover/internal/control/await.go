@@ -74,9 +74,10 @@ func isRejected(pod *corev1.Pod) bool {
 // minSignalCode is the least exit code of a container that a signal ended.
 const minSignalCode = 128
 
-// endedTransiently reports whether the mover of a claim ended for a reason that its successor need not meet: it was told to
-// stop, or its node ended it. One that was killed for no known reason counts until movers have had their time to
-// start. The snapshot is as it was, and an upload goes on from its last checkpoint; a download writes everything again.
+// endedTransiently reports whether the mover of a claim ended for a reason that another mover need not have: it got
+// SIGTERM, or its node ended it. A mover that was killed for an unknown reason counts while the request has time left
+// to start another one. The snapshot is as it was, and an upload goes on from its last checkpoint; a download writes
+// everything again.
 func (c *Controller) endedTransiently(v view, pod *corev1.Pod) bool {
 	if !v.isOfClaim() || !hasEnded(pod) {
 		return false
@@ -92,8 +93,8 @@ func (c *Controller) endedTransiently(v view, pod *corev1.Pod) bool {
 	return t != nil && t.ExitCode >= minSignalCode && t.Reason != "OOMKilled" && c.prepareTime(v) > retryInterval
 }
 
-// replaceMover removes a mover Pod that its node rejected or ended, so that another one is made. A mover that never began
-// has had its time then.
+// replaceMover removes a mover Pod that its node rejected or ended, so that another one is made. The request
+// fails if no mover began in its time to start.
 func (c *Controller) replaceMover(ctx context.Context, v view, pod *corev1.Pod) (time.Duration, error) {
 	if isRejected(pod) && c.prepareTime(v) <= retryInterval {
 		return 0, c.failRequest(ctx, v, "node %s had no room for the mover Pod in %s: %s: %s", pod.Spec.NodeName, c.PrepareTimeout, pod.Status.Reason, pod.Status.Message)

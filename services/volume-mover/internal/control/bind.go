@@ -19,10 +19,10 @@ import (
 // annotationBound on a PersistentVolume says that its claim was not chosen by a user.
 const annotationBound = "pv.kubernetes.io/bound-by-controller"
 
-// bindInterval is the time between two looks at a volume that goes over to its claim.
+// bindInterval is the time between two checks of a volume that is handed over to its claim.
 const bindInterval = time.Second
 
-// keepVolume has the volume, which has all content, be kept whatever becomes of its claim, and notes it in the request: a
+// keepVolume sets the reclaim policy Retain on the volume, which has all content, and notes the volume in the request: a
 // successor goes on with it when the mover and its claim are gone. From then on a cancel comes too late. The message of
 // the request says by then what is missing besides content, if anything is.
 func (c *Controller) keepVolume(ctx context.Context, v view) error {
@@ -124,7 +124,7 @@ func (c *Controller) handOver(ctx context.Context, v view, pod *corev1.Pod, pv *
 	if *v.message != "" {
 		return c.endRequest(ctx, v, velerov1.PodVolumePhaseFailed, "the claim has its content, but: "+*v.message, func(f view) {
 			if r, ok := f.Object.(*v2alpha1.DataDownload); ok {
-				r.Spec.TargetVolume.PV = "" // it is the claim's now, and no leftover of a request that failed
+				r.Spec.TargetVolume.PV = "" // the volume is the claim's, and must not be removed with the failed request
 			}
 		})
 	}

@@ -96,8 +96,8 @@ func New(c Config) *Controller {
 	}
 }
 
-// releaseSlot gives the slot of a request back, and wakes the one that waits for it. One that cannot be told
-// looks again by itself.
+// releaseSlot gives the slot of a request back, and wakes the one that waits for it. If the channel is
+// full, that request is reconciled after waitInterval.
 func (c *Controller) releaseSlot(v view) {
 	next := c.slots.freeSlot(v.requestKey())
 	if next == nil {
@@ -121,7 +121,7 @@ func (c *Controller) Run(ctx context.Context, objects cache.Cache) error {
 		c.Log.WarnContext(ctx, "Failed to remove VolumeSnapshotContents of DataUploads that are gone; will retry when the service starts", "error", err)
 	}
 	if err := c.ensurePassword(ctx); err != nil {
-		c.Log.WarnContext(ctx, "Failed to look after the password of the repositories; will retry with the first request", "error", err)
+		c.Log.WarnContext(ctx, "Failed to ensure the password of the repositories; will retry with the first request", "error", err)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -22,8 +22,8 @@ import (
 )
 
 // A DataDownload is served with a claim of its own, of its name in the server's namespace, which is like the target
-// claim. The mover Pod fills the volume of that claim, and the target gets the volume, see bindVolume. Until the request
-// names the volume all of it goes if the request fails.
+// claim. The mover Pod fills the volume of that claim, and the target gets the volume, see bindVolume. If the request
+// fails before it names the volume, its own claim and that volume are removed.
 
 // annotationNode on a claim is the node that the scheduler chose for the Pod which uses it.
 const annotationNode = "volume.kubernetes.io/selected-node"
@@ -161,7 +161,7 @@ func (c *Controller) planDownload(ctx context.Context, v view, r *v2alpha1.DataD
 	m := moverpod.Mover{
 		Name: r.Name, Owners: about.OwnerReferences, Labels: about.Labels, Claim: r.Name,
 		Block: ptr.Deref(target.Spec.VolumeMode, corev1.PersistentVolumeFilesystem) == corev1.PersistentVolumeBlock,
-		// The volume is new: what it holds is of a mover that did not end.
+		// Overwrite: the volume is new, and holds only what a mover wrote that was interrupted.
 		Args:        append(moverpod.Restore{Namespace: v.namespace, Snapshot: r.Spec.SnapshotID, Overwrite: true}.BuildArgs(), v.parallelArgs(settingDownloads)...),
 		Tolerations: tolerationsOf(users),
 	}
@@ -169,7 +169,7 @@ func (c *Controller) planDownload(ctx context.Context, v view, r *v2alpha1.DataD
 		AccessModes: writableModes(target), Resources: target.Spec.Resources, StorageClassName: target.Spec.StorageClassName,
 		VolumeMode: target.Spec.VolumeMode, VolumeAttributesClassName: target.Spec.VolumeAttributesClassName,
 	}}
-	claim.Annotations = maps.Clone(target.Annotations) // provisioners may obey some
+	claim.Annotations = maps.Clone(target.Annotations) // a provisioner may read some of them
 	maps.DeleteFunc(claim.Annotations, func(key, _ string) bool {
 		domain, _, _ := strings.Cut(key, "/")
 		return strings.HasSuffix(domain, "kubernetes.io")

@@ -25,7 +25,7 @@ import (
 // logTimeout is how long the log of a mover may take to be read.
 const logTimeout = 5 * time.Second
 
-// listedEntries is how many entries that something is missing of a message names.
+// listedEntries is how many of the incomplete entries a message names.
 const listedEntries = 3
 
 // notEmptyRemedy is what to do about a volume that held entries before its restore.
@@ -37,7 +37,7 @@ const volumePath = "/volume"
 // followMover notes that a mover runs, and how far it is.
 func (c *Controller) followMover(ctx context.Context, v view, pod *corev1.Pod) (time.Duration, error) {
 	var progress *outcome.Progress
-	if *v.phase == velerov1.PodVolumePhaseInProgress { // a mover that has just begun has nothing to say
+	if *v.phase == velerov1.PodVolumePhaseInProgress { // a mover that has just begun has no report yet
 		progress = c.readLog(ctx, pod).Progress
 	}
 	if err := c.confirmVolume(ctx, v); err != nil {
@@ -101,7 +101,7 @@ func (c *Controller) finishTransfer(ctx context.Context, v view, pod *corev1.Pod
 		result = c.readLog(ctx, pod).Result
 	}
 	switch {
-	case result == nil && v.cancel: // it was killed before it could say so
+	case result == nil && v.cancel: // it was killed before it wrote its result
 		return c.endRequest(ctx, v, velerov1.PodVolumePhaseCanceled, "canceled", func(view) {})
 	case result == nil:
 		return c.failRequest(ctx, v, "the mover Pod ended without a result: %s", ended)

@@ -48,7 +48,7 @@ func (c *Controller) noteMaintenance(ctx context.Context, r *velerov1.BackupRepo
 	c.Log.WarnContext(ctx, "Maintenance of a repository failed", args...)
 	if result.Foreign != "" {
 		c.Events.Eventf(r, nil, corev1.EventTypeWarning, "ForeignMaintenance", "Maintain",
-			"%s; once it does so no more: kubectl -n %s annotate backuprepository %s %s-", result.Message, r.Namespace, r.Name, holdfast.AnnotationMaintenanceStopped)
+			"%s; once it no longer does: kubectl -n %s annotate backuprepository %s %s-", result.Message, r.Namespace, r.Name, holdfast.AnnotationMaintenanceStopped)
 	}
 	return nil
 }

@@ -44,7 +44,7 @@ func (c *Controller) MaintainRepositories(ctx context.Context) error {
 			pause = followPause
 		}
 		if err != nil && ctx.Err() == nil {
-			c.Log.WarnContext(ctx, "Failed to look after the maintenance of repositories; will retry", "error", err)
+			c.Log.WarnContext(ctx, "Failed to maintain repositories; will retry", "error", err)
 		}
 		if err := c.RemoveLeftFiles(ctx); err != nil && ctx.Err() == nil {
 			c.Log.WarnContext(ctx, "Failed to remove mover Pods that nobody waits for; will retry", "error", err)

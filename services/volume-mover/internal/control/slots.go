@@ -64,7 +64,7 @@ func (s *slotTable) hasSlot(node string) bool {
 	return len(s.nodes) < s.total && (node == "" || used < s.perNode)
 }
 
-// dropWaiting has a request wait no more.
+// dropWaiting removes a request from those that wait.
 func (s *slotTable) dropWaiting(key string) {
 	s.waiting = slices.DeleteFunc(s.waiting, func(w waitingRequest) bool { return w.key == key })
 }

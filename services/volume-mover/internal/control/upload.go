@@ -269,8 +269,8 @@ func (c *Controller) RemoveOrphans(ctx context.Context) error {
 // maxClockSkew is by how much the clocks of API servers may differ.
 const maxClockSkew = time.Minute
 
-// disposeVolume has the volume of a claim be removed with it, whatever its StorageClass says. One that was there before,
-// which Kubernetes may bind to any claim of its class, was not made for it: it keeps its policy, and the error says so.
+// disposeVolume gives the volume of a claim the reclaim policy Delete, whatever its StorageClass says. Kubernetes may have
+// bound the claim to a volume that is older and was not made for it: that one keeps its policy, and is an error.
 func (c *Controller) disposeVolume(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
 	if claim.Spec.VolumeName == "" {
 		return nil
@@ -289,7 +289,7 @@ func (c *Controller) disposeVolume(ctx context.Context, claim *corev1.Persistent
 	return client.IgnoreNotFound(err)
 }
 
-// releaseVolume does so for a claim that is removed; the volume that was there before stays.
+// releaseVolume is disposeVolume for a claim that is removed: that a volume is not disposed of is no error.
 func (c *Controller) releaseVolume(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
 	err := c.disposeVolume(ctx, claim)
 	if refusal := (*moverpod.RefusalError)(nil); errors.As(err, &refusal) {

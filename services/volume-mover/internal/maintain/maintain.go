@@ -32,7 +32,7 @@ const (
 	ModeCreate = "create"
 )
 
-// endTimeout bounds what is done after a run that was told to stop.
+// endTimeout bounds what is done after a run that was canceled.
 const endTimeout = 10 * time.Second
 
 // Spec is one run.

@@ -10,7 +10,7 @@ import (
 // ValueFiles is the value of LabelMover of a mover that files of a backup are read with.
 const ValueFiles = "files"
 
-// binary is the mover's own in its container: the process that the container was started with.
+// binary is the path of the mover's binary in its container: that of the first process.
 const binary = "/proc/1/exe"
 
 // Verbs of Files.

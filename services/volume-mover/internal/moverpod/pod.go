@@ -39,7 +39,7 @@ const (
 	passwordKey = "password"
 )
 
-// gracePeriod is what a mover that is told to stop needs for a checkpoint, in seconds.
+// gracePeriod is the time that a mover needs for a checkpoint after a signal to stop, in seconds.
 const gracePeriod = 30
 
 // Settings are what all mover Pods have in common.

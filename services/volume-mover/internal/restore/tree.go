@@ -124,7 +124,7 @@ func (w *snapshotWriter) makeRoom(name string) error {
 // noteReplaced records an entry that is about to be replaced if it has extended attributes: a snapshot has none for the new one.
 func (w *snapshotWriter) noteReplaced(name string) {
 	dir, err := w.root.Open(path.Dir(name))
-	if err != nil { // what replaces it fails too
+	if err != nil { // the write that replaces the entry fails too
 		return
 	}
 	defer func() { _ = dir.Close() }()

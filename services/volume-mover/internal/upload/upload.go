@@ -23,7 +23,7 @@ import (
 // 30 s.
 const graceOfCancel = 25 * time.Second
 
-// measureDelay is after how much time the volume is read once more, for how much there is.
+// measureDelay is after how much time of an upload measureVolume begins.
 const measureDelay = 10 * time.Second
 
 // Spec is what to upload.
@@ -85,7 +85,8 @@ func storeVolume(ctx context.Context, r *repository.Repository, spec Spec, rec *
 	return result, err
 }
 
-// measureVolume finds out how much there is, beside an upload that takes its time. The function that it returns ends it.
+// measureVolume sets the total size of an upload that lasts longer than measureDelay, while it runs. The returned
+// function ends that.
 func measureVolume(ctx context.Context, volume *source.Volume, clk clock.Clock, rec *outcome.Recorder) func() {
 	ctx, cancel := context.WithCancel(ctx)
 	var done sync.WaitGroup
@@ -128,7 +129,7 @@ func (u *kopiaUpload) runKopia(ctx, work context.Context, w repo.RepositoryWrite
 		return outcome.Result{}, err
 	case m.IncompleteReason == "":
 		return u.storeSnapshot(work, w, m, progress.hashed.Load())
-	case ctx.Err() == nil: // kopia says no more than that it stopped
+	case ctx.Err() == nil: // kopia's error states only that the upload stopped
 		return outcome.Result{}, fmt.Errorf("a checkpoint could not be stored; the newest write that failed: %v", u.repository.LastFailure()) //nolint:errorlint // may be nil
 	}
 	if err := repository.SaveCheckpoint(work, w, u.spec.Source, m); err != nil {
