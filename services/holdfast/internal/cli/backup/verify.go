@@ -106,10 +106,7 @@ func (o *VerifyOptions) printResult(v *Verification) error {
 		return o.Output.Print(o.Out, v)
 	}
 	if len(v.Faults) > 0 {
-		rows := make([][]string, 0, len(v.Faults))
-		for _, f := range v.Faults {
-			rows = append(rows, []string{f.Kind, f.Path, f.Detail})
-		}
+		rows := command.BuildRows(v.Faults, func(f Fault) []string { return []string{f.Kind, f.Path, f.Detail} })
 		if err := o.Output.PrintTable(o.Out, []string{"FAULT", "PATH", "DETAIL"}, nil, rows); err != nil {
 			return err
 		}

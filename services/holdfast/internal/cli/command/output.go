@@ -117,6 +117,15 @@ func (o *Output) PrintTable(w io.Writer, header, wide []string, rows [][]string)
 	return printers.NewTablePrinter(printers.PrintOptions{Wide: o.wide}).PrintObj(table, w)
 }
 
+// BuildRows returns the rows of a table, one for each item.
+func BuildRows[T any](items []T, row func(T) []string) [][]string {
+	rows := make([][]string, len(items))
+	for i := range items {
+		rows[i] = row(items[i])
+	}
+	return rows
+}
+
 // printWith prints the JSON of a value, which need not be an object of the API.
 func printWith(printer printers.ResourcePrinter) func(io.Writer, any) error {
 	return func(w io.Writer, value any) error {

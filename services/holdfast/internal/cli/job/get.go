@@ -60,10 +60,7 @@ func (o *getOptions[T]) runGet(ctx context.Context, names []string) error {
 		return nil
 	}
 	slices.SortFunc(items, o.kind.Compare)
-	rows := make([][]string, 0, len(items))
-	for _, obj := range items {
-		rows = append(rows, o.kind.Row(obj, o.Global.Clock.Now()))
-	}
+	rows := command.BuildRows(items, func(obj T) []string { return o.kind.Row(obj, o.Global.Clock.Now()) })
 	return o.output.PrintTable(o.Global.Out, o.kind.Columns, o.kind.WideColumns, rows)
 }
 

@@ -62,9 +62,5 @@ func (o *options) printList(list List, who jobOwner, output *command.Output) err
 }
 
 func (o *options) tableRows(entries []Entry) [][]string {
-	rows := make([][]string, len(entries))
-	for i := range entries {
-		rows[i] = entries[i].tableRow(o.Clock.Now())
-	}
-	return rows
+	return command.BuildRows(entries, func(e Entry) []string { return e.tableRow(o.Clock.Now()) })
 }

@@ -131,10 +131,7 @@ func (x *Explanation) writeExplanation(g *command.Global) error {
 	if _, err := p.WriteTo(g.Out); err != nil || len(x.Obstacles) == 0 {
 		return err
 	}
-	rows := make([][]string, 0, len(x.Obstacles))
-	for _, o := range x.Obstacles {
-		rows = append(rows, o.tableRow(now))
-	}
+	rows := command.BuildRows(x.Obstacles, func(o Obstacle) []string { return o.tableRow(now) })
 	if err := (&command.Output{}).PrintTable(g.Out, []string{"  JOB", "REASON", "NAMESPACES", "FOR"}, nil, rows); err != nil {
 		return err
 	}

@@ -62,13 +62,5 @@ func (o *Options) printList(list List) error {
 		o.Printf("Nothing runs and nothing waits in namespace %s.\n", o.namespace)
 		return nil
 	}
-	return o.Output.PrintTable(o.Out, tableHeader(), nil, o.tableRows(list.Entries))
-}
-
-func (o *Options) tableRows(entries []Entry) [][]string {
-	rows := make([][]string, len(entries))
-	for i := range entries {
-		rows[i] = entries[i].tableRow(o.Clock.Now())
-	}
-	return rows
+	return o.Output.PrintTable(o.Out, tableHeader(), nil, command.BuildRows(list.Entries, func(e Entry) []string { return e.tableRow(o.Clock.Now()) }))
 }

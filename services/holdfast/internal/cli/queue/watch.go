@@ -107,8 +107,8 @@ func (w *queueWatcher) displayState() error {
 		return w.printList(list)
 	}
 	changed := slices.DeleteFunc(list.Entries, func(e Entry) bool { return !w.updated[e.UID] })
-	for _, row := range w.tableRows(changed) {
-		w.Printf("%s\n", strings.Join(row, "\t"))
+	for i := range changed {
+		w.Printf("%s\n", strings.Join(changed[i].tableRow(w.Clock.Now()), "\t"))
 	}
 	for _, name := range w.gone {
 		w.Printf("%s\tleft the queue\n", name)
