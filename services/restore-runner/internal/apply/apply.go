@@ -98,8 +98,22 @@ type Request struct {
 // Unblocked is the message about an object whose owner references lack blockOwnerDeletion.
 const Unblocked = "blockOwnerDeletion of its owner references is left out: setting it needs the right to update the finalizers of the owner"
 
-// encodeUnblocked takes blockOwnerDeletion off the owner references, and returns the object encoded.
-func (r *Request) encodeUnblocked() ([]byte, error) {
+// adaptObject changes the object so that the API server does not refuse its creation with this error again.
+// False where nothing changed.
+func (r *Request) adaptObject(err error) bool {
+	switch {
+	case ForbidsBlocking(err) && !r.unblocked:
+		r.unblockOwners()
+	case requiresStatus(err) && r.Status != nil && r.Object["status"] == nil:
+		r.Object["status"] = r.Status
+	default:
+		return r.Converted && r.dropUnknown(err)
+	}
+	return true
+}
+
+// unblockOwners takes blockOwnerDeletion off the owner references.
+func (r *Request) unblockOwners() {
 	r.unblocked = true
 	r.noteChange(Unblocked)
 	if meta := memberObject(r.Object, "metadata"); meta != nil {
@@ -107,11 +121,6 @@ func (r *Request) encodeUnblocked() ([]byte, error) {
 			meta["ownerReferences"] = unblockReferences(refs)
 		}
 	}
-	body, err := json.Marshal(r.Object)
-	if err != nil {
-		return nil, fmt.Errorf("encode: %w", err)
-	}
-	return body, nil
 }
 
 // ErrGoing is the failure of a Request with NoCreate whose object is not there, or is going away.
@@ -162,18 +171,7 @@ func (c *Client) Apply(ctx context.Context, r Request) Result {
 		case err == nil:
 			c.checkInjected(ctx, &r)
 			return Result{Action: Created, UID: id.UID, Version: id.Version, Fresh: true, Warning: r.without}
-		case ForbidsBlocking(err) && !r.unblocked:
-			if body, err = r.encodeUnblocked(); err != nil {
-				return failedResult(err)
-			}
-			continue
-		case requiresStatus(err) && r.Status != nil && r.Object["status"] == nil:
-			r.Object["status"] = r.Status
-			if body, err = json.Marshal(r.Object); err != nil {
-				return failedResult(fmt.Errorf("encode: %w", err))
-			}
-			continue
-		case r.Converted && r.dropUnknown(err):
+		case r.adaptObject(err):
 			if body, err = json.Marshal(r.Object); err != nil {
 				return failedResult(fmt.Errorf("encode: %w", err))
 			}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/pausing"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/actions"
@@ -91,19 +92,24 @@ func (c *objectCreation) createObject(ctx context.Context, s *actions.PendingSta
 	}
 	if c.creator.Complete(ctx, s.Entry, o, &result) && c.volumes.Settle(ctx, s.Entry, o, &result) && c.pods.Request(ctx, s.Entry, o, &result) && c.finisher.Owners.CatchUp(ctx, s.Entry, o.Node, &result, owners.Now) {
 		if result.Action == apply.Created {
-			if o.Stored != "" {
-				s.Entry.Info(fmt.Sprintf("created as %s: the cluster does not serve %s, in which it is stored", object.TextAt(o.Body, "apiVersion"), o.Stored))
-			}
-			c.webhooks.Warn(ctx, s.Entry, o)
-			c.quotas.AwaitCounted(ctx, o)
-			c.keeper.noteCreated(o)
-			if c.plan.GuardsLate(o.Node) {
-				s.Entry.Warn("the Pods that it guards were restored before it: an APIService of this restore serves its API")
-			}
+			c.followCreation(ctx, s.Entry, o)
 		}
 		hooks := c.hooks.Of(s.Entry, o, &result)
 		c.finisher.Done(ctx, s.Entry, o.Node, result, owners.Now, owners.Later)
 		c.hooks.RunLater(o.Node, hooks)
 	}
 	return false, nil
+}
+
+// followCreation records what a user should know about an object that was created, and notes it for others.
+func (c *objectCreation) followCreation(ctx context.Context, e *outcome.Entry, o *object.Object) {
+	if o.Stored != "" {
+		e.Info(fmt.Sprintf("created as %s: the cluster does not serve %s, in which it is stored", object.TextAt(o.Body, "apiVersion"), o.Stored))
+	}
+	c.webhooks.Warn(ctx, e, o)
+	c.quotas.AwaitCounted(ctx, o)
+	c.keeper.noteCreated(o)
+	if c.plan.GuardsLate(o.Node) {
+		e.Warn("the Pods that it guards were restored before it: an APIService of this restore serves its API")
+	}
 }
