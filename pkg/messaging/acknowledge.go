@@ -33,7 +33,7 @@ const (
 func (w *hintWorker) acknowledgeHint(ctx context.Context, msg jetstream.Msg, hint *workv1.Hint, o Outcome) {
 	log := w.cfg.Log.With("what", string(w.what), "kind", hint.GetKind(), "name", hint.GetName(), "uid", hint.GetUid())
 	if o.err != nil {
-		log.WarnContext(ctx, "hint not done", "error", o.err, "deadLetter", o.kind == outcomeDead)
+		log.WarnContext(ctx, "Failed to handle hint", "error", o.err, "deadLetter", o.kind == outcomeDead)
 	}
 	var err error
 	acking := context.WithoutCancel(ctx)
@@ -46,7 +46,7 @@ func (w *hintWorker) acknowledgeHint(ctx context.Context, msg jetstream.Msg, hin
 		err = w.confirmAck(acking, msg, ackTimeout, ackDone)
 	}
 	if err != nil {
-		log.WarnContext(ctx, "hint not acknowledged, it will be delivered again", "error", err)
+		log.WarnContext(ctx, "Failed to acknowledge hint; it will be delivered again", "error", err)
 	}
 }
 

@@ -82,11 +82,11 @@ func (w *hintWorker) runWorker(ctx context.Context) {
 			return
 		}
 		if errors.Is(err, jetstream.ErrNoHeartbeat) { // the next call reports whether more is wrong
-			w.cfg.Log.Info("pull ended without heartbeats, pulling again", "what", string(w.what))
+			w.cfg.Log.Info("Pull ended without heartbeats; pulling again", "what", string(w.what))
 			continue
 		}
 		if !errors.Is(err, nats.ErrReconnectBufExceeded) { // without a connection, which logConnection logs once
-			w.cfg.Log.Warn("work queue unavailable, retrying", "what", string(w.what), "error", err)
+			w.cfg.Log.Warn("Work queue is unavailable; will retry", "what", string(w.what), "error", err)
 		}
 		w.pauseBeforeRetry(ctx)
 	}
@@ -167,7 +167,7 @@ func (w *hintWorker) handleGuarded(ctx context.Context, hint *workv1.Hint, deliv
 	defer func() {
 		if p := recover(); p != nil {
 			err := fmt.Errorf("handler panicked: %v", p)
-			w.cfg.Log.Error("handler panicked", "what", string(w.what), "name", hint.GetName(), "panic", p, "stack", string(debug.Stack()))
+			w.cfg.Log.Error("Handler panicked", "what", string(w.what), "name", hint.GetName(), "panic", p, "stack", string(debug.Stack()))
 			if outcome = Retry(panicRetry, err); deliveries >= panicLimit {
 				outcome = DeadLetter(err)
 			}
@@ -190,7 +190,7 @@ func (w *hintWorker) sendHeartbeats(ctx context.Context, msg jetstream.Msg, hint
 		case <-ticker.C():
 		}
 		if err := w.confirmAck(ctx, msg, period, ackProgress); err != nil && ctx.Err() == nil {
-			w.cfg.Log.Warn("heartbeat not confirmed", "what", string(w.what), "name", hint.GetName(), "error", err)
+			w.cfg.Log.Warn("Failed to confirm the heartbeat of a hint", "what", string(w.what), "name", hint.GetName(), "error", err)
 		}
 	}
 }

@@ -167,7 +167,7 @@ func logConnection(log *slog.Logger) []nats.Option {
 	return []nats.Option{
 		nats.DisconnectErrHandler(reportLoss), nats.ReconnectErrHandler(reportLoss),
 		nats.ConnectHandler(reportReturn), nats.ReconnectHandler(reportReturn),
-		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { log.Warn("nats error", "error", err) }),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { log.Warn("NATS error", "error", err) }),
 	}
 }
 

@@ -113,7 +113,7 @@ func (e *Engine[T]) publishHint(ctx context.Context, obj T) bool {
 	hint := &workv1.Hint{Kind: e.cfg.ObjectKind, Namespace: obj.GetNamespace(), Name: obj.GetName(), Uid: string(obj.GetUID())}
 	err := e.cfg.Bus.Publish(messaging.WithTrace(ctx, obj), e.cfg.Work, hint)
 	if err != nil && ctx.Err() == nil {
-		e.cfg.Log.WarnContext(ctx, "hint not published, working without", "kind", e.cfg.ObjectKind, "name", obj.GetName(), "error", err)
+		e.cfg.Log.WarnContext(ctx, "Failed to publish hint; working without it", "kind", e.cfg.ObjectKind, "name", obj.GetName(), "error", err)
 	}
 	return err == nil
 }
