@@ -39,7 +39,7 @@ type DataUploadList struct {
 	Items           []DataUpload `json:"items"`
 }
 
-// SnapshotType defines what kind of snapshot is moved; CSI is the only one.
+// SnapshotType defines what kind of snapshot is moved.
 type SnapshotType string
 
 // DataUploadSpec defines which snapshot to move and where to.
