@@ -29,7 +29,7 @@ func parseFiles(text string) (items Items, err error) {
 		return Items{}, annotationError(holdfast.AnnotationFiles, fmt.Errorf(`is not {"NAMESPACE/CLAIM": ["PATH"]}: %w`, err))
 	}
 	if len(repeated) > 0 { // of claims with the same name the last would count alone
-		return Items{}, annotationError(holdfast.AnnotationFiles, errors.Join(repeated...))
+		return Items{}, annotationError(holdfast.AnnotationFiles, repeated[0])
 	}
 	count := 0
 	for _, key := range slices.Sorted(maps.Keys(files)) {

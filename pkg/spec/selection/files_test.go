@@ -24,7 +24,7 @@ func TestParseFiles(t *testing.T) {
 	for text, want := range map[string]string{
 		``: `is not {"NAMESPACE/CLAIM": ["PATH"]}`, `data:etc`: `is not {"NAMESPACE/CLAIM"`, `{"a/b":"c"}`: `is not {"NAMESPACE/CLAIM"`, `{}`: "names 0 paths",
 		`{"data":["a"]}`: `"data" is not NAMESPACE/CLAIM`, `{"a/b/c":["a"]}`: `"a/b/c" is not`, `{"A/b":["a"]}`: `"A/b" is not`, `{"/b":["a"]}`: `"/b" is not`,
-		`{"a/b":["c"],"a/d":["e"],"a/b":["f"]}`: `duplicate field "a/b"`, `{"a/b":["c"]} {}`: `is not {"NAMESPACE/CLAIM"`,
+		`{"a/b":["c"],"a/d":["e"],"a/b":["f"],"a/d":["g"]}`: `duplicate field "a/b"`, `{"a/b":["c"]} {}`: `is not {"NAMESPACE/CLAIM"`,
 		`{"a/b":[]}`: "claim a/b: names no path", `{"a/b":["c"],"a/d":null}`: "claim a/d: names no path", `{"a/b":["../c"]}`: `claim a/b: "../c" is not`,
 	} {
 		_, err := parse(text)
