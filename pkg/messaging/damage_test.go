@@ -154,3 +154,26 @@ func TestAnOutageIsLoggedOnce(t *testing.T) {
 	for line := ""; !strings.Contains(line, "No connection to NATS"); line = <-log {
 	}
 }
+
+// A server that refuses the client's credentials says so when it is reached, also if it was not there at first: the loss alone does not.
+func TestARefusalIsLogged(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, listener.Close())
+	b := &bed{t: t, cfg: embednats.Config{Dir: t.TempDir(), Port: listener.Addr().(*net.TCPAddr).Port}}
+	log := make(logLines, 100)
+	b.client, err = messaging.Connect(t.Context(), messaging.Config{URL: "nats://" + listener.Addr().String(), Name: t.Name(), Log: slog.New(slog.NewTextHandler(log, nil))})
+	require.NoError(t, err)
+	t.Cleanup(b.client.Close)
+	for range 2 { // before the first connection, and after it
+		require.Contains(t, <-log, "No connection to NATS; will retry")
+		b.cfg.Token = "another"
+		b.startServer()
+		require.Contains(t, <-log, "NATS refuses the connection; will retry\" error=\"nats: Authorization Violation")
+		b.server.Stop()
+		b.cfg.Token = ""
+		b.startServer()
+		require.Contains(t, <-log, "Connected to NATS")
+		b.server.Stop()
+	}
+}

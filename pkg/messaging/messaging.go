@@ -101,6 +101,7 @@ func Connect(ctx context.Context, cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to nats: %w", telemetry.RedactError(err))
 	}
+	go logRefusals(conn, cfg.Log)
 	js, err := jetstream.New(conn)
 	if err != nil {
 		conn.Close()
@@ -167,7 +168,11 @@ func logConnection(log *slog.Logger) []nats.Option {
 	return []nats.Option{
 		nats.DisconnectErrHandler(reportLoss), nats.ReconnectErrHandler(reportLoss),
 		nats.ConnectHandler(reportReturn), nats.ReconnectHandler(reportReturn),
-		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { log.Warn("NATS error", "error", err) }),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			if !lost { // else it is of an attempt to connect, see logRefusals
+				log.Warn("NATS error", "error", err)
+			}
+		}),
 	}
 }
 
