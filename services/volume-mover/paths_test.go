@@ -177,3 +177,17 @@ func TestAttributesOfReplacedEntriesAreNoted(t *testing.T) {
 		require.Equal(t, []outcome.Entry{{Path: "etc/app.conf", Rule: outcome.Attributes}}, down.Entries)
 	}
 }
+
+func TestAttributesOfAFileThatADirectoryReplacesAreNoted(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	id, _ := newPathsVolume(t, b)
+	for _, args := range [][]string{{"--overwrite"}, {"--overwrite", "--path=etc"}} {
+		target := t.TempDir()
+		mustWrite(t, filepath.Join(target, "etc"), "was a file")
+		require.NoError(t, unix.Setxattr(filepath.Join(target, "etc"), "user.note", []byte("x"), 0))
+		down := b.restore(id, target, args...)
+		require.Equal(t, outcome.Completed, down.Phase, down.Message)
+		require.Equal(t, []outcome.Entry{{Path: "etc", Rule: outcome.Attributes}}, down.Entries)
+	}
+}

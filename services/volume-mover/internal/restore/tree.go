@@ -92,6 +92,7 @@ func (w *snapshotWriter) makeDirectory(name string) error {
 	case info.IsDir() && (w.spec.Overwrite || name == lostAndFound):
 		return nil
 	case w.spec.Overwrite:
+		w.noteReplaced(name)
 		if err := w.root.Remove(name); err != nil {
 			return err
 		}
