@@ -11,7 +11,7 @@ func Table() []Mutant {
 // job, by name. Package e2e/fault builds services with them, which its cases must notice.
 var Processes = map[string][]Edit{
 	// The woken process continues to the end of a job that is not its own any more.
-	"nofence": {claimUnchecked, journalUnfenced},
+	"nofence": {claimUnchecked, journalUnfenced, laterClaimUnseen},
 	// The successor reads the record of a part that does not exist.
 	"earlycheckpoint": {recordBeforePart, noRecordAfterPart},
 	// The successor reads the outcome of an object that does not exist.
@@ -34,6 +34,11 @@ var (
 		"pkg/job/journal/journal.go",
 		"	if err != nil || bytes.Equal(stored, data)",
 		"	if true || err != nil || bytes.Equal(stored, data)",
+	}
+	laterClaimUnseen = Edit{
+		"pkg/job/engine/observe.go",
+		"	if work == nil {\n		return\n	}\n	e.cfg.Log.WarnContext(",
+		"	if true || work == nil {\n		return\n	}\n	e.cfg.Log.WarnContext(",
 	}
 	recordBeforePart = Edit{
 		"services/backup-runner/internal/collect/partwriter/deliver.go",
