@@ -43,6 +43,7 @@ kopia|kopia|github.com/kopia/kopia
 jaeger|jaeger|github.com/jaegertracing/jaeger/cmd/all-in-one
 cluster-api-manager|clusterapi|sigs.k8s.io/cluster-api
 velero|velero|github.com/vmware-tanzu/velero/cmd/velero
+velero-restore-helper|velero|github.com/vmware-tanzu/velero/cmd/velero-restore-helper
 velero-plugin-for-aws|veleroaws|github.com/vmware-tanzu/velero-plugin-for-aws/velero-plugin-for-aws
 '
 

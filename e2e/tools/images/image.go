@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -35,8 +36,8 @@ func newIndex(o *options, s spec) *index {
 }
 
 // add adds the image for one architecture and returns its compressed size.
-func (x *index) add(o *options, s spec, arch, binary string, roots []byte) (int64, error) {
-	layer, err := newLayer(s.binary, binary, roots)
+func (x *index) add(o *options, s spec, arch string, roots []byte) (int64, error) {
+	layer, err := newLayer(filepath.Join(o.binaries, arch), s, roots, o.base)
 	if err != nil {
 		return 0, err
 	}
@@ -64,22 +65,34 @@ func (x *index) add(o *options, s spec, arch, binary string, roots []byte) (int6
 	return layer.Size()
 }
 
-// newLayer has the binary and the authorities, all of it owned by root and written at the beginning
+// layerFile is a directory, whose name ends in a slash, or a file of a layer.
+type layerFile struct {
+	name string
+	mode int64
+	data []byte
+}
+
+// newLayer has the binaries and the authorities, all of it owned by root and written at the beginning
 // of 1970.
-func newLayer(name, binary string, roots []byte) (v1.Layer, error) {
-	program, err := os.ReadFile(binary)
-	if err != nil {
-		return nil, err
+func newLayer(dir string, s spec, roots []byte, base bool) (v1.Layer, error) {
+	files := []layerFile{{"etc/", 0o755, nil}, {"etc/ssl/", 0o755, nil}, {"etc/ssl/certs/", 0o755, nil}, {rootsPath, 0o644, roots}}
+	if base {
+		files = append(files, layerFile{"tmp/", 0o1777, nil},
+			layerFile{"etc/passwd", 0o644, []byte("root:x:0:0::/:\nnonroot:x:65532:65532::/tmp:\n")}, layerFile{"etc/group", 0o644, []byte("root:x:0:\nnonroot:x:65532:\n")})
+	}
+	for _, name := range append([]string{s.binary}, s.others...) {
+		program, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			return nil, err
+		}
+		if parent := path.Dir(name); parent != "." {
+			files = append(files, layerFile{parent + "/", 0o755, nil})
+		}
+		files = append(files, layerFile{name, 0o755, program})
 	}
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
-	for _, f := range []struct {
-		name string
-		mode int64
-		data []byte
-	}{
-		{"etc/", 0o755, nil}, {"etc/ssl/", 0o755, nil}, {"etc/ssl/certs/", 0o755, nil}, {rootsPath, 0o644, roots}, {name, 0o755, program},
-	} {
+	for _, f := range files {
 		header := &tar.Header{Name: f.name, Mode: f.mode, Size: int64(len(f.data)), Typeflag: tar.TypeReg, Format: tar.FormatUSTAR}
 		if f.data == nil {
 			header.Typeflag = tar.TypeDir

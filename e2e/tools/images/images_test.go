@@ -1,7 +1,9 @@
 package main
 
 import (
+	"archive/tar"
 	"encoding/json"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +14,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 )
 
@@ -43,7 +46,7 @@ func packed(t *testing.T, binaries string, limit int64) (string, error) {
 	out := t.TempDir()
 	return out, run(options{
 		binaries: binaries, out: out, registry: "registry.example/holdfast", version: "v1", revision: "abc", created: time.Unix(1_700_000_000, 0).UTC(),
-		limit: limit, archs: []string{"amd64", "arm64"}, images: []spec{{"holdfast-small", "small"}},
+		limit: limit, archs: []string{"amd64", "arm64"}, images: []spec{{name: "holdfast-small", binary: "small"}},
 	})
 }
 
@@ -98,6 +101,34 @@ func TestImagesRunAsAUserWithoutRightsOnEveryArchitecture(t *testing.T) {
 		}
 		if !slices.Equal(config.Config.Entrypoint, []string{"/small"}) {
 			t.Errorf("%s: entrypoint %q", arch, config.Config.Entrypoint)
+		}
+	}
+}
+
+func TestAnImageOfSeveralBinariesHasWhatTheyExpectOfABase(t *testing.T) {
+	binaries, out := build(t), t.TempDir()
+	small, err := os.ReadFile(filepath.Join(binaries, "arm64", "small"))
+	fatal(t, err)
+	fatal(t, os.Mkdir(filepath.Join(binaries, "arm64", "plugins"), 0o700))
+	write(t, filepath.Join(binaries, "arm64", "plugins", "one"), string(small))
+	o, err := parse([]string{"-base", "-binaries", binaries, "-out", out, "-registry", "r", "-version", "v", "-archs", "arm64", "holdfast-small=small+plugins/one"})
+	fatal(t, err)
+	fatal(t, run(o))
+	_, images := read(t, out)
+	files := map[string]int64{}
+	layer := mutate.Extract(images["arm64"])
+	defer func() { _ = layer.Close() }()
+	for archive := tar.NewReader(layer); ; {
+		header, err := archive.Next()
+		if err == io.EOF {
+			break
+		}
+		fatal(t, err)
+		files[header.Name] = header.Mode
+	}
+	for name, mode := range map[string]int64{"small": 0o755, "plugins": 0o755, "plugins/one": 0o755, "tmp": 0o1777, "etc/passwd": 0o644, "etc/group": 0o644, rootsPath: 0o644} {
+		if files[name] != mode {
+			t.Errorf("%s has mode %o, want %o", name, files[name], mode)
 		}
 	}
 }

@@ -1,7 +1,7 @@
 // Command images packs static binaries into OCI images, without a container engine and without a
-// base image. It writes, for each binary, a file NAME.tar that holds the image for every
-// architecture as an OCI image layout (https://github.com/opencontainers/image-spec, version 1.1),
-// and NAME-ARCH.spdx.json, the list of the modules in the binary.
+// base image. It writes, for each image, a file NAME.tar that holds it for every architecture as an
+// OCI image layout (https://github.com/opencontainers/image-spec, version 1.1), and
+// NAME-ARCH.spdx.json, the list of the modules in the binary that it runs.
 //
 // The same binaries and flags give the same bytes: no clock, no user and no file of the machine goes
 // into an image.
@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -26,12 +27,16 @@ type options struct {
 	revision string
 	created  time.Time
 	limit    int64 // largest compressed size of one architecture's image, in bytes
+	base     bool  // with the files that programs of others expect of a base image
 	archs    []string
 	images   []spec
 }
 
-// spec is one image: its name, and that of the binary in it.
-type spec struct{ name, binary string }
+// spec is one image: its name, that of the binary that it runs, and the paths of others in it.
+type spec struct {
+	name, binary string
+	others       []string
+}
 
 func main() {
 	o, err := parse(os.Args[1:])
@@ -54,17 +59,19 @@ func parse(args []string) (options, error) {
 	fs.StringVar(&o.revision, "revision", "", "commit the binaries were built from")
 	seconds := fs.Int64("created", 0, "time of creation in the images, in seconds since 1970")
 	fs.Int64Var(&o.limit, "limit", 32<<20, "largest compressed size of an image for one architecture, in bytes")
+	fs.BoolVar(&o.base, "base", false, "add /tmp, and names of the users, as images with a base have them")
 	archs := fs.String("archs", "amd64,arm64", "architectures, separated by commas")
 	if err := fs.Parse(args); err != nil {
 		return o, err
 	}
 	o.created, o.archs = time.Unix(*seconds, 0).UTC(), strings.Split(*archs, ",")
 	for _, arg := range fs.Args() {
-		name, binary, ok := strings.Cut(arg, "=")
-		if !ok || name == "" || binary == "" {
-			return o, fmt.Errorf("%q is not of the form IMAGE=BINARY", arg)
+		name, binaries, ok := strings.Cut(arg, "=")
+		paths := strings.Split(binaries, "+")
+		if !ok || name == "" || slices.Contains(paths, "") {
+			return o, fmt.Errorf("%q is not of the form IMAGE=BINARY[+PATH...]", arg)
 		}
-		o.images = append(o.images, spec{name, binary})
+		o.images = append(o.images, spec{name, paths[0], paths[1:]})
 	}
 	for flag, value := range map[string]string{"-binaries": o.binaries, "-out": o.out, "-registry": o.registry, "-version": o.version} {
 		if value == "" {
@@ -105,7 +112,7 @@ func pack(o *options, s spec, roots []byte) error {
 		if err := os.WriteFile(filepath.Join(o.out, s.name+"-"+arch+".spdx.json"), sbom, 0o644); err != nil {
 			return err
 		}
-		size, err := index.add(o, s, arch, binary, roots)
+		size, err := index.add(o, s, arch, roots)
 		if err != nil {
 			return fmt.Errorf("%s: %w", arch, err)
 		}
