@@ -166,6 +166,16 @@ e2e-cluster: ## test the cluster with a node, as root, its CSI driver, that noth
 	@$(PLAIN) $(E2E) -count=1 -tags node ./e2e/suites/node
 	@$(PLAIN) $(E2E) -count=1 -tags node ./e2e/suites/install
 
+.PHONY: e2e-exchange
+e2e-exchange: TEST_TIMEOUT := 30m
+e2e-exchange: ## test the exchange of volume data with images of Velero's server and node-agent on a cluster with a node, as root
+	@e2e/tools/noderequirements.sh
+	@e2e/tools/build.sh $(CONTROL_PLANE) $(NODE) $(CSI) versitygw helm velero velero-restore-helper velero-plugin-for-aws
+	@$(MAKE) --no-print-directory build
+	@$(MAKE) --no-print-directory images ARCHS=$$(go env GOARCH)
+	@e2e/tools/veleroimage.sh
+	@$(PLAIN) $(E2E) -tags node,velero -run '^TestExchangeWithVelero$$' ./e2e/suites/install
+
 .PHONY: bench
 bench: ## measure, and write .out/bench.json (BENCH=quick takes a few minutes; BENCH=resume: takeover only)
 	@e2e/tools/build.sh $(CONTROL_PLANE) versitygw kopia

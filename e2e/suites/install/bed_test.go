@@ -71,10 +71,10 @@ func newBed(t *testing.T) *bed {
 }
 
 // runProgram runs a program with the kubeconfig of the cluster and returns its standard output; the test
-// fails when the program does.
+// fails when the program does. It may be run by a cleanup, when the context of the test has ended.
 func (b *bed) runProgram(t *testing.T, program string, args ...string) string {
 	t.Helper()
-	out, err := b.tryProgram(t.Context(), program, args...)
+	out, err := b.tryProgram(context.WithoutCancel(t.Context()), program, args...)
 	require.NoError(t, err)
 	return out
 }
