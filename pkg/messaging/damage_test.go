@@ -155,6 +155,15 @@ func TestAnOutageIsLoggedOnce(t *testing.T) {
 	}
 }
 
+// A client that is closed at once leaves no goroutine: goleak looks.
+func TestAClientMayBeClosedAtOnce(t *testing.T) {
+	for range 100 {
+		client, err := messaging.Connect(t.Context(), messaging.Config{URL: "nats://127.0.0.1:1", Name: t.Name(), Log: slog.New(slog.DiscardHandler)})
+		require.NoError(t, err)
+		client.Close()
+	}
+}
+
 // A server that refuses the client's credentials says so when it is reached, also if it was not there at first: the loss alone does not.
 func TestARefusalIsLogged(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -101,7 +101,7 @@ func Connect(ctx context.Context, cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to nats: %w", telemetry.RedactError(err))
 	}
-	go logRefusals(conn, cfg.Log)
+	go logRefusals(conn, conn.StatusChanged(nats.CONNECTED, nats.RECONNECTING, nats.CLOSED), cfg.Log)
 	js, err := jetstream.New(conn)
 	if err != nil {
 		conn.Close()

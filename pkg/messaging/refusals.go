@@ -10,10 +10,11 @@ import (
 )
 
 // logRefusals logs why a server that can be reached refuses the connection, once in a row for each reason, until the
-// connection is closed. nats has no handler for these errors before the first connection.
-func logRefusals(conn *nats.Conn, log *slog.Logger) {
+// connection is closed. nats has no handler for these errors before the first connection. Statuses are registered
+// before the connection can be closed.
+func logRefusals(conn *nats.Conn, statuses <-chan nats.Status, log *slog.Logger) {
 	last := ""
-	for status := range conn.StatusChanged(nats.CONNECTED, nats.RECONNECTING, nats.CLOSED) {
+	for status := range statuses {
 		err := conn.LastError()
 		var network *net.OpError
 		switch {
