@@ -97,20 +97,26 @@ func TestASuccessorMakesTheDownloadThatIsMissing(t *testing.T) {
 	undisturbed.runLife(t, 0, false)
 	want := undisturbed.readOutcome(t)
 	require.Equal(t, velerov1.RestorePhaseCompleted, want.Phase)
-	for _, after := range []bool{false, true} {
+	requireSuccess := func(t *testing.T, b *bench, first *life) {
+		b.finishRestore(t, "")
+		require.Equal(t, want, b.readOutcome(t), "death at write %d: %s", first.at, first.what)
+		require.Equal(t, 1, count(b))
+	}
+	for after, write := range map[bool]string{false: "/datadownloads", true: "POST " + strings.TrimSuffix(movedClaimPath, "/data")} {
 		t.Run(fmt.Sprint("after the write: ", after), func(t *testing.T) {
 			t.Parallel()
-			between, died := false, true
+			died := true
 			for k := 1; died; k++ {
 				b := newMovedScene(t)
 				first := b.runLife(t, k, after)
 				died = first.isGone()
-				between = between || b.cluster.Object(movedClaimPath) != nil && count(b) == 0
-				b.finishRestore(t, "")
-				require.Equal(t, want, b.readOutcome(t), "death at write %d: %s", k, first.what)
-				require.Equal(t, 1, count(b))
+				requireSuccess(t, b, first)
 			}
-			require.True(t, between, "some died between the claim and its request")
+			b := newMovedScene(t)
+			first := b.runMortal(t, &life{path: write, after: after})
+			require.NotNil(t, b.cluster.Object(movedClaimPath), "the process died after it made the claim")
+			require.Zero(t, count(b), "and before its request")
+			requireSuccess(t, b, first)
 		})
 	}
 }

@@ -204,12 +204,13 @@ func sortMessages(v any) any {
 // errDead is what a dead process gets from everything it calls: it has no effect any more.
 var errDead = errors.New("dead")
 
-// life is a process that dies at its k-th write, before or right after it took effect; 0 is
-// immortal.
+// life is a process that dies at its k-th write, or at the first one to a path, before or right after it took effect;
+// without both it is immortal.
 type life struct {
 	b      *bench
 	claims *jobtest.Holder
 	at     int
+	path   string
 	after  bool
 
 	mu     sync.Mutex
@@ -225,7 +226,7 @@ func (l *life) countStep(what string) (before, after bool) {
 	if l.dead {
 		return true, false
 	}
-	if l.writes++; l.writes != l.at {
+	if l.writes++; l.writes != l.at && (l.path == "" || !strings.Contains(what, l.path)) {
 		return false, false
 	}
 	l.dead, l.what = true, what
@@ -284,7 +285,13 @@ func (c mortalClient) Patch(ctx context.Context, obj client.Object, patch client
 // runLife runs the restore in a process of its own until it ends or dies.
 func (b *bench) runLife(t *testing.T, at int, after bool) *life {
 	t.Helper()
-	l := &life{b: b, at: at, after: after, claims: &jobtest.Holder{Name: fmt.Sprint("process of death ", at)}}
+	return b.runMortal(t, &life{at: at, after: after})
+}
+
+// runMortal is runLife of a life with the write that it dies at.
+func (b *bench) runMortal(t *testing.T, l *life) *life {
+	t.Helper()
+	l.b, l.claims = b, &jobtest.Holder{Name: fmt.Sprint("process of death ", l.at, l.path)}
 	config := b.config
 	config.Clock = quick{} // a killed process ends its retries soon
 	config.WorkDir, config.Claims, config.Client = t.TempDir(), l.claims, mortalClient{b.client, l}
