@@ -154,6 +154,40 @@ func TestAnObjectWaitsUntilItsAdditionalItemsAreReady(t *testing.T) {
 	}
 }
 
+// The process that is asked may die of another object.
+func TestAQuestionWhoseProcessDiedIsRepeated(t *testing.T) {
+	t.Parallel()
+	died := errors.New("plugin process died")
+	for name, tt := range map[string]struct {
+		deaths int
+		err    string
+	}{
+		"once":   {1, ""},
+		"always": {100, "configmaps a/c: whether additional items are ready is not known: " + died.Error()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := kubetest.Start(t)
+			b, items := newWaitingPair()
+			clk := clocktesting.NewFakeClock(begun)
+			asked := 0
+			w := waitingAction(0, items, func(context.Context, []action.Item) (bool, error) {
+				clk.Step(time.Second)
+				if asked++; asked <= tt.deaths {
+					return false, died
+				}
+				return true, nil
+			})
+			crashes := func(c *restore.Config) { c.IsProcessCrash = func(err error) bool { return errors.Is(err, died) } }
+			f := runAt(t, clk, s, b, velerov1.RestoreSpec{}, withActions(t, w), crashes)
+			require.Equal(t, []string{"a/c(created)"}, f.list["v1/ConfigMap"])
+			require.Contains(t, f.results.Errors.allMessages(), tt.err)
+			require.Equal(t, tt.err == "", f.recorder.Counts().Errors == 0)
+			require.Len(t, w.askedQuestions(), min(tt.deaths+1, 3))
+		})
+	}
+}
+
 func TestAThousandUnrelatedObjectsAreNotDelayed(t *testing.T) {
 	s := kubetest.Start(t)
 	b, items := newWaitingPair()

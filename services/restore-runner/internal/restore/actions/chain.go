@@ -73,6 +73,6 @@ func (c *Chains) Start(ctx context.Context, woken chan int32) (stop func()) {
 	if c.byKind == nil {
 		return func() {}
 	}
-	c.prober = NewProber(c.Clock, c.Caller.Restore, woken)
+	c.prober = NewProber(c.Clock, c.Caller.Restore, c.Caller.IsProcessCrash, woken)
 	return c.prober.Start(ctx)
 }

@@ -17,6 +17,8 @@ const (
 	probePeriod = time.Second
 	// maxProbes is how many questions are put to one action at once.
 	maxProbes = 8
+	// maxRetries is how often a question is repeated whose process died.
+	maxRetries = 2
 )
 
 // Probe is a check that is repeated until the action reports readiness or fails, or the time is
@@ -34,15 +36,18 @@ type Probe struct {
 	// hide ends that the wait is shown.
 	hide func()
 
-	until  time.Time
-	due    bool
-	cancel context.CancelFunc // of the call under way, nil for none
+	crashes int // of calls
+	until   time.Time
+	due     bool
+	cancel  context.CancelFunc // of the call under way, nil for none
 }
 
 // Prober calls the actions of all objects that wait, and wakes them.
 type Prober struct {
 	clock   clock.WithTicker
 	restore *action.Restore
+	// isCrash reports whether the plugin's process died, perhaps of another object; nil is always false.
+	isCrash func(error) bool
 	woken   chan int32 // nodes that need not wait any longer
 	added   chan *Probe
 	answers chan probeAnswer
@@ -60,10 +65,10 @@ type probeAnswer struct {
 }
 
 // NewProber returns a prober that sends the nodes of probes that came to an end to woken. restore is the
-// Restore as actions get it.
-func NewProber(c clock.WithTicker, restore *action.Restore, woken chan int32) *Prober {
+// Restore as actions get it; isCrash reports whether the plugin's process died, nil is always false.
+func NewProber(c clock.WithTicker, restore *action.Restore, isCrash func(error) bool, woken chan int32) *Prober {
 	return &Prober{
-		clock: c, restore: restore, woken: woken, added: make(chan *Probe), answers: make(chan probeAnswer), calls: map[string]int{},
+		clock: c, restore: restore, isCrash: isCrash, woken: woken, added: make(chan *Probe), answers: make(chan probeAnswer), calls: map[string]int{},
 	}
 }
 
@@ -132,6 +137,8 @@ func (p *Prober) takeAnswer(ctx context.Context, r probeAnswer) {
 		return
 	}
 	switch {
+	case r.err != nil && q.crashes < maxRetries && p.isCrash != nil && p.isCrash(r.err):
+		q.crashes++ // another object may have caused it: the question is repeated when it is due
 	case r.err != nil:
 		p.finishProbe(ctx, q, fmt.Errorf("whether additional items are ready is not known: %w", r.err))
 	case r.ready:

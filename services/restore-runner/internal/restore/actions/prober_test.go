@@ -31,7 +31,7 @@ func startProbe(t *testing.T, timeout time.Duration) (a *answers, q *actions.Pro
 	a = &answers{ready: make(chan bool)}
 	q = &actions.Probe{Node: 7, Action: "example.io/wait", Readiness: a, Timeout: timeout}
 	clock, woken = clocktesting.NewFakeClock(time.Unix(0, 0)), make(chan int32, 10)
-	p := actions.NewProber(clock, &action.Restore{}, woken)
+	p := actions.NewProber(clock, &action.Restore{}, nil, woken)
 	t.Cleanup(p.Start(t.Context()))
 	p.Add(t.Context(), q)
 	synctest.Wait()
