@@ -35,8 +35,8 @@ func newIndex(o *options, s spec) *index {
 	return &index{tag: o.version, name: o.registry + "/" + s.name + ":" + o.version, content: mutate.IndexMediaType(empty.Index, types.OCIImageIndex)}
 }
 
-// add adds the image for one architecture and returns its compressed size.
-func (x *index) add(o *options, s spec, arch string, roots []byte) (int64, error) {
+// addImage adds the image for one architecture and returns its compressed size.
+func (x *index) addImage(o *options, s spec, arch string, roots []byte) (int64, error) {
 	layer, err := newLayer(filepath.Join(o.binaries, arch), s, roots, o.base)
 	if err != nil {
 		return 0, err

@@ -112,7 +112,7 @@ func pack(o *options, s spec, roots []byte) error {
 		if err := os.WriteFile(filepath.Join(o.out, s.name+"-"+arch+".spdx.json"), sbom, 0o644); err != nil {
 			return err
 		}
-		size, err := index.add(o, s, arch, roots)
+		size, err := index.addImage(o, s, arch, roots)
 		if err != nil {
 			return fmt.Errorf("%s: %w", arch, err)
 		}
