@@ -63,7 +63,7 @@ func startTwice(t *testing.T, c client.Client, cli *product.CLI) {
 	require.NoError(t, server.Err(), "SIGTERM ends it with exit code 0")
 	log, err := os.ReadFile(server.LogPath())
 	require.NoError(t, err)
-	require.Contains(t, string(log), "msg=stopped")
+	require.Contains(t, string(log), `msg="Services stopped"`)
 	require.NotContains(t, string(log), "panic")
 
 	again := startUp(t, cli, dir)

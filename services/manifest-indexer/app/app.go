@@ -132,7 +132,7 @@ func (a *App) openArtifacts(ctx context.Context) error {
 	if c.ArtifactURL != "" {
 		base = c.ArtifactURL
 	} else if host, _, err := net.SplitHostPort(c.ArtifactAddress); err == nil && (host == "" || net.ParseIP(host).IsUnspecified()) {
-		c.Log.Warn("clients cannot reach artifacts: set --artifact-url", "url", base)
+		c.Log.Warn("Clients cannot reach artifacts; set --artifact-url", "url", base)
 	}
 	a.endpoint = download.NewEndpoint(download.EndpointConfig{
 		Reader: a.clusterReader(), Client: a.clusterClient(), Namespace: c.Options.Namespace, Base: base, Open: a.opener.OpenName, Clock: c.Clock, Log: c.Log,

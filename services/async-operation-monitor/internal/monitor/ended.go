@@ -42,7 +42,7 @@ func endFollowing[T client.Object](ctx context.Context, m *Monitor, k *jobKind[T
 		return 0, nil
 	}
 	if err := readRecords(ctx, m, job, object); err != nil {
-		m.Log.WarnContext(ctx, "Failed to read which operations of a job have ended; cancelling those that had not when they were last polled",
+		m.Log.WarnContext(ctx, "Failed to read which operations of a job have ended; cancelling those that ran at the last poll",
 			"kind", k.name, "name", name, "error", err)
 	}
 	return 0, job.CancelOpen(ctx, object, reason)

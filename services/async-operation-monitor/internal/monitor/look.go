@@ -75,7 +75,7 @@ func announceJob[T client.Object](ctx context.Context, m *Monitor, k *jobKind[T]
 	hint := &workv1.Hint{Kind: k.name, Namespace: obj.GetNamespace(), Name: obj.GetName(), Uid: string(obj.GetUID())}
 	err := m.Bus.Publish(messaging.WithTrace(ctx, obj), messaging.WorkOperationPoll, hint)
 	if err != nil && ctx.Err() == nil {
-		m.Log.DebugContext(ctx, "Failed to publish a hint; polling without", "kind", k.name, "name", obj.GetName(), "error", err)
+		m.Log.DebugContext(ctx, "Failed to publish a hint; polling the job without it", "kind", k.name, "name", obj.GetName(), "error", err)
 	}
 	return err == nil
 }
@@ -127,7 +127,7 @@ func followJob[T client.Object](ctx context.Context, m *Monitor, k *jobKind[T], 
 	if err == nil {
 		defer func() {
 			if err := store.Close(); err != nil {
-				m.Log.WarnContext(ctx, "Failed to close the bucket", "kind", k.name, "name", obj.GetName(), "error", err)
+				m.Log.WarnContext(ctx, "Failed to close bucket", "kind", k.name, "name", obj.GetName(), "error", err)
 			}
 		}()
 		err = openOperations(ctx, m, k, e, store, obj)

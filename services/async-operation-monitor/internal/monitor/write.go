@@ -30,7 +30,7 @@ func moveOn[T client.Object](ctx context.Context, m *Monitor, k *jobKind[T], obj
 // abandonJob moves a job on whose operations are not known: they count as failed, and the runner
 // reports that.
 func abandonJob[T client.Object](ctx context.Context, m *Monitor, k *jobKind[T], obj T, reason error) error {
-	m.Log.ErrorContext(ctx, "Failed to read the operations of a job; it moves on as failed", "kind", k.name, "name", obj.GetName(), "error", reason)
+	m.Log.ErrorContext(ctx, "Failed to follow the operations of a job; counting them as failed", "kind", k.name, "name", obj.GetName(), "error", reason)
 	m.Events.Eventf(obj, nil, corev1.EventTypeWarning, "OperationsUnknown", "Poll", "the operations cannot be followed: %.512s", reason.Error())
 	return movePhase(ctx, m, k, obj, true, func(T, jobStatus) error { return nil })
 }

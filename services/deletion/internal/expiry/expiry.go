@@ -50,7 +50,7 @@ type Collector struct {
 func (c *Collector) Run(ctx context.Context) error {
 	return rungroup.RunPeriodically(ctx, c.Clock, c.Period, nil, func(ctx context.Context) {
 		if err := c.Pass(ctx); err != nil && ctx.Err() == nil {
-			c.Log.Error("expired backups not collected", "error", err)
+			c.Log.Error("Failed to collect expired backups; will retry", "error", err)
 		}
 	})
 }
@@ -76,7 +76,7 @@ func (c *Collector) Pass(ctx context.Context) error {
 			}
 		}
 		if needed[b.Name] {
-			c.Log.Info("expired backup is kept until its restores have ended", "backup", b.Name)
+			c.Log.Info("Expired backup is kept until its restores have ended", "backup", b.Name)
 			continue
 		}
 		if err := c.collectBackup(ctx, b); err != nil {
@@ -197,7 +197,7 @@ func (c *Collector) requestDeletion(ctx context.Context, b *velerov1.Backup, bef
 		return fmt.Errorf("create deletion request: %w", err)
 	}
 	failpoint.Hit("deletion/expiry-requested")
-	c.Log.Info("backup has expired", "backup", b.Name, "request", d.Name)
+	c.Log.Info("Backup expired; created a DeleteBackupRequest", "backup", b.Name, "request", d.Name)
 	return nil
 }
 

@@ -60,7 +60,7 @@ func (w *attempt) showAllItems(ctx context.Context) error {
 		if !errors.Is(err, manifest.ErrCorrupt) {
 			return err
 		}
-		w.log.Warn("manifest is damaged, the tarball is read instead", "error", err)
+		w.log.Warn("Manifest is damaged; reading the tarball instead", "error", err)
 		w.failed = &FailedError{} // all items come again
 		for _, a := range w.bound {
 			a.left = 0

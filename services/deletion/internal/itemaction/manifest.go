@@ -21,7 +21,7 @@ func (w *attempt) openManifest(ctx context.Context) error {
 	m, err := tarball.OpenManifest(ctx, w.job.Store, w.job.Backup.Name)
 	switch {
 	case errors.Is(err, manifest.ErrCorrupt):
-		w.log.Warn("manifest is damaged, the tarball is read instead", "error", err)
+		w.log.Warn("Manifest is damaged; reading the tarball instead", "error", err)
 		return nil
 	case errors.Is(err, objectstore.ErrNotFound):
 		return nil
@@ -39,7 +39,7 @@ func (w *attempt) byManifest(ctx context.Context) error {
 	}
 	src, err := tarball.FromManifest(ctx, w.job.Store, w.job.Backup.Name, tarball.Limits{})
 	if errors.Is(err, tarball.ErrMismatch) {
-		w.log.Warn("manifest is of another tarball, which is read instead", "error", err)
+		w.log.Warn("Manifest does not match the tarball; reading the tarball instead", "error", err)
 		return w.byTarball(ctx)
 	}
 	if err != nil {

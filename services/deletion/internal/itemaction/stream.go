@@ -26,7 +26,7 @@ func (w *attempt) byTarball(ctx context.Context) error {
 		case err == nil || isDamaged(err) || p.passed == before:
 			return err
 		}
-		w.log.Info("reading the tarball was interrupted; resuming", "key", p.key, "entries", p.passed, "error", err)
+		w.log.Info("Reading of the tarball was interrupted; resuming", "key", p.key, "entries", p.passed, "error", err)
 	}
 }
 
@@ -64,7 +64,7 @@ func (p *archivePass) noteProblem(x tarball.Problem) {
 		p.failed.addError(x.Err)
 		return
 	}
-	p.log.Debug("entry of the tarball is no object", "path", x.Path, "error", x.Err)
+	p.log.Debug("Entry of the tarball is not an object; skipping the entry", "path", x.Path, "error", x.Err)
 }
 
 func (p *archivePass) handleEntry(ctx context.Context, e tarball.Entry) error {

@@ -53,7 +53,7 @@ func (j *deletionJob) runActions(ctx context.Context, store objectstore.Store, s
 		return nil
 	}
 	if j.skipsActions() {
-		j.remover.Log.Warn("delete item actions skipped by annotation", "backup", j.backup.Name, "request", j.request.Name)
+		j.remover.Log.Warn("Skipped delete item actions as an annotation requests", "backup", j.backup.Name, "request", j.request.Name)
 		return nil
 	}
 	backup := j.backup

@@ -40,7 +40,7 @@ func (j *deletionJob) Run(ctx context.Context, held *engine.Held[*velerov1.Delet
 		return err
 	}
 	j.remover.Metrics.countAttempt(j.backup)
-	j.remover.Log.InfoContext(ctx, "deleting backup", "backup", j.backup.Name, "request", j.request.Name, "location", j.backup.Spec.StorageLocation)
+	j.remover.Log.InfoContext(ctx, "Deleting backup", "backup", j.backup.Name, "request", j.request.Name, "location", j.backup.Spec.StorageLocation)
 	failures, again := j.runSteps(ctx)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -67,7 +67,7 @@ func (j *deletionJob) concludeAttempt(ctx context.Context, failures []string, ag
 	if len(failures) > 0 {
 		return j.concludeUnsuccessful(ctx, failures, again == later)
 	}
-	j.remover.Log.InfoContext(ctx, "backup deleted", "backup", j.backup.Name, "request", j.request.Name)
+	j.remover.Log.InfoContext(ctx, "Backup deleted", "backup", j.backup.Name, "request", j.request.Name)
 	return j.remover.deletionRequests().removeAll(ctx, j.request)
 }
 

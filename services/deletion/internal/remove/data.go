@@ -46,7 +46,7 @@ func (j *deletionJob) removeData(ctx context.Context) (err error) {
 		return j.unshownError(err)
 	}
 	if !own {
-		j.remover.Log.Info("keeping the data under the backup's name: it is another backup's", "backup", j.backup.Name, "location", j.location.Name)
+		j.remover.Log.Info("Data under the name of the backup belongs to another backup; keeping the data", "backup", j.backup.Name, "location", j.location.Name)
 		return nil
 	}
 	if err := j.keepsVolumeData(ctx, store); err != nil {
@@ -60,7 +60,7 @@ func (j *deletionJob) removeData(ctx context.Context) (err error) {
 	if !errors.Is(err, errReplaced) {
 		return err
 	}
-	j.remover.Log.Info("keeping the directory of the backup: it has become another backup's", "backup", j.backup.Name, "location", j.location.Name)
+	j.remover.Log.Info("Directory of the backup now belongs to another backup; keeping the directory", "backup", j.backup.Name, "location", j.location.Name)
 	return nil
 }
 
@@ -183,7 +183,7 @@ func (e *dirRemoval) removeMarkers(ctx context.Context) error {
 		return true, e.j.held.Confirm(ctx)
 	})
 	if err != nil { // they take up space only
-		e.j.remover.Log.Warn("unfinished uploads of a deleted backup stay", "backup", name, "error", err)
+		e.j.remover.Log.Warn("Failed to remove the unfinished uploads of a deleted backup; they stay", "backup", name, "error", err)
 	}
 	if e.hasRecords {
 		err := e.store.List(ctx, layout.DeletionDir(name), func(i objectstore.Info) error { return e.removeObject(ctx, i.Key) })

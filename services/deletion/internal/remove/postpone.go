@@ -30,7 +30,7 @@ func (r *Remover) isPaused(req *velerov1.DeleteBackupRequest) bool {
 // postponeRequest releases the request until its next try is due. Until then it has the reason for the
 // wait.
 func (j *deletionJob) postponeRequest(ctx context.Context, next expiry.Tries, reasons []string) error {
-	j.remover.Log.InfoContext(ctx, "deletion waits", "backup", j.backup.Name, "request", j.request.Name, "until", next.After, "failed", next.Failed, "reasons", reasons)
+	j.remover.Log.InfoContext(ctx, "Postponed deletion of backup", "backup", j.backup.Name, "request", j.request.Name, "until", next.After, "failed", next.Failed, "reasons", reasons)
 	failpoint.Hit("deletion/before-postpone")
 	err := j.held.Release(ctx, func(d *velerov1.DeleteBackupRequest) error {
 		d.Status.Errors = reasons
@@ -52,7 +52,7 @@ func (j *deletionJob) concludeUnsuccessful(ctx context.Context, failures []strin
 	if again && next.Failed < limit {
 		return j.postponeRequest(ctx, next, failures)
 	}
-	j.remover.Log.WarnContext(ctx, "backup not deleted", "backup", j.backup.Name, "request", j.request.Name, "errors", failures)
+	j.remover.Log.WarnContext(ctx, "Failed to delete backup; the request ends with errors", "backup", j.backup.Name, "request", j.request.Name, "errors", failures)
 	_, err := j.held.Finish(ctx, func(d *velerov1.DeleteBackupRequest) error {
 		d.Status.Phase, d.Status.Errors = velerov1.DeleteBackupRequestPhaseProcessed, failures
 		return next.Set(d)

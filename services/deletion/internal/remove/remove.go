@@ -141,7 +141,7 @@ func endAsRefused(reason string, permanent bool) func(*velerov1.DeleteBackupRequ
 // logRefusal logs the end of a request that was not carried out.
 func (r *Remover) logRefusal(ctx context.Context, req *velerov1.DeleteBackupRequest) {
 	failpoint.Hit("deletion/refused")
-	r.Log.InfoContext(ctx, "deletion refused", "request", req.Name, "backup", req.Spec.BackupName, "reasons", req.Status.Errors)
+	r.Log.InfoContext(ctx, "Deletion of backup refused", "request", req.Name, "backup", req.Spec.BackupName, "reasons", req.Status.Errors)
 }
 
 // Finalize implements engine.Finalizer: it removes a processed request after a day. Its end is not

@@ -116,7 +116,7 @@ func (r namespaceRestores) awaitRemoved(ctx context.Context, backup string) erro
 			return err
 		}
 		if r.clock.Now().Sub(start) >= restoreWait {
-			r.log.Warn("restores of a deleted backup are still there", "backup", backup, "restores", len(left))
+			r.log.Warn("Restores of a deleted backup still exist; no longer waiting for their removal", "backup", backup, "restores", len(left))
 			return nil
 		}
 		select {

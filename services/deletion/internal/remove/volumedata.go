@@ -58,7 +58,7 @@ func (j *deletionJob) admitVolumeData(ctx context.Context) error {
 	}
 	defer func() {
 		if err := store.Close(); err != nil {
-			j.remover.Log.WarnContext(ctx, "bucket not closed", "error", err)
+			j.remover.Log.WarnContext(ctx, "Failed to close bucket", "error", err)
 		}
 	}()
 	own, _, err := ownsDirectory(ctx, store, j)

@@ -96,7 +96,7 @@ func (r *Remover) Run(ctx context.Context, job Job) error {
 	p := &snapshotPass{job: job, locations: locations, log: r.Log}
 	err = p.deleteAll(ctx, left)
 	if closed := locations.Close(); closed != nil { // nothing of the backup depends on it
-		r.Log.WarnContext(ctx, "credentials of volume snapshot locations stay on the disk", "error", closed)
+		r.Log.WarnContext(ctx, "Failed to remove the credentials of VolumeSnapshotLocations; they stay on the disk", "error", closed)
 	}
 	return err
 }
@@ -197,7 +197,7 @@ func (r *Remover) loadDeleted(ctx context.Context, job Job) (map[string]bool, er
 			err = fmt.Errorf("version %d", rec.Version)
 		}
 		if err != nil {
-			r.Log.Warn("record of deleted snapshots cannot be read, they are deleted again", "key", i.Key, "error", err)
+			r.Log.Warn("Failed to read a record of deleted snapshots; deleting the snapshots again", "key", i.Key, "error", err)
 			return nil
 		}
 		for _, id := range rec.Deleted {
@@ -226,7 +226,7 @@ func (p *snapshotPass) recordDeleted(ctx context.Context) {
 		err = objectstore.CreateBytes(ctx, p.job.Store, key, data)
 	}
 	if err != nil {
-		p.log.WarnContext(ctx, "deleted snapshots are not recorded yet", "backup", p.job.Backup, "error", err)
+		p.log.WarnContext(ctx, "Failed to record deleted snapshots; will retry with the next record", "backup", p.job.Backup, "error", err)
 		return
 	}
 	p.deleted = nil

@@ -99,7 +99,7 @@ func (p *sweepPass) sweepParts(ctx context.Context, name, uid string) error {
 	if usage == leftoverOfGone && !p.goneLongEnough(layout.PartsPrefix(name, uid)) {
 		return nil
 	}
-	p.log.Info("removing the parts of a backup that needs them no more", "backup", name, "uid", uid)
+	p.log.Info("Removing the parts of a backup that no longer needs them", "backup", name, "uid", uid)
 	_, err = p.remover.emptyPrefix(ctx, layout.PartsPrefix(name, uid), "", func(ctx context.Context) (bool, error) {
 		now, err := p.inspector.inspectParts(ctx, name, uid)
 		return now == usage, err
@@ -123,7 +123,7 @@ func (p *sweepPass) wholeDirectory(ctx context.Context, name string) error {
 	if !ok || err != nil || !p.goneLongEnough(as) {
 		return err
 	}
-	p.log.Info("removing the directory of a backup that is gone and was never finished", "backup", name, "uid", own.uid)
+	p.log.Info("Removing the directory of a backup that is gone and was never finished", "backup", name, "uid", own.uid)
 	// Snapshots first: without the owner file they could not be found.
 	if err := p.sweeper.CSI.End(ctx, csisnapshot.Owner{Name: name, UID: types.UID(own.uid)}, func(types.NamespacedName) bool { return false }); err != nil {
 		return fmt.Errorf("remove the CSI snapshots of backup %q: %w", name, err)

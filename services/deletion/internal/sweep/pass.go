@@ -81,7 +81,7 @@ func (p *sweepPass) logCounts(ctx context.Context) {
 	if p.count.objects > 0 || p.count.uploads > 0 {
 		level = slog.LevelInfo
 	}
-	p.log.Log(ctx, level, "leftovers swept", "objects", p.count.objects, "bytes", p.count.bytes, "uploads", p.count.uploads,
+	p.log.Log(ctx, level, "Swept leftovers", "objects", p.count.objects, "bytes", p.count.bytes, "uploads", p.count.uploads,
 		"unowned", p.count.unowned, "foreign", p.count.foreign, "unreadable", p.count.unreadable, "failed", p.count.failed)
 }
 
@@ -98,7 +98,7 @@ func (p *sweepPass) noteOutcome(ctx context.Context, dir string, err error) erro
 	if err == nil || ctx.Err() != nil {
 		return ctx.Err()
 	}
-	p.log.Warn("leftovers of a directory not swept", "directory", dir, "error", err)
+	p.log.Warn("Failed to sweep leftovers of a directory; will retry with the next pass", "directory", dir, "error", err)
 	if p.count.failed++; p.count.failed == maxFailures {
 		return errTooMany
 	}
@@ -128,7 +128,7 @@ func (p *sweepPass) isOwnDirectory(o ownerFile, dir string) bool {
 		p.count.foreign++
 	case unreadableKind:
 		p.count.unreadable++
-		p.log.Warn("owner file cannot be read, its directory is left alone", "directory", dir)
+		p.log.Warn("Failed to read owner file; the directory stays", "directory", dir)
 	case noneKind:
 		p.count.unowned++
 	}

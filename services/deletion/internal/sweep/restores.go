@@ -57,7 +57,7 @@ func (p *sweepPass) sweepRestore(ctx context.Context, r restoreRecords) error {
 	if usage != leftoverOfDone && (usage != leftoverOfGone || !p.goneLongEnough(dir)) {
 		return nil
 	}
-	p.log.Info("removing the records of a restore that needs them no more", "restore", r.name, "uid", r.uid)
+	p.log.Info("Removing the records of a restore that no longer needs them", "restore", r.name, "uid", r.uid)
 	leftover := func(ctx context.Context) (bool, error) {
 		now, err := p.inspector.inspectRecords(ctx, r)
 		return now != inUse, err

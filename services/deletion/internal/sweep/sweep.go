@@ -84,7 +84,7 @@ func New(c Config) *Sweeper { return &Sweeper{Config: c, places: map[string]*loc
 func (s *Sweeper) Run(ctx context.Context) error {
 	return rungroup.RunPeriodically(ctx, s.Clock, min(scanPeriod, s.Interval, s.Grace), nil, func(ctx context.Context) {
 		if err := s.Pass(ctx); err != nil && ctx.Err() == nil {
-			s.Log.Error("leftovers not swept", "error", err)
+			s.Log.Error("Failed to sweep leftovers; will retry", "error", err)
 		}
 	})
 }

@@ -52,11 +52,11 @@ data directory, and --mover-image and --restore-wait-image.`,
 			if err := o.Validate(); err != nil {
 				return err
 			}
-			o.Config.Log.Info("starting", "version", telemetry.Version(), "commit", telemetry.Commit(), "namespace", o.Config.Namespace)
+			o.Config.Log.Info("Starting services", "version", telemetry.Version(), "commit", telemetry.Commit(), "namespace", o.Config.Namespace)
 			if err := runServices(cmd.Context(), o.Config, services); err != nil {
 				return err
 			}
-			o.Config.Log.Info("stopped")
+			o.Config.Log.Info("Services stopped")
 			return nil
 		},
 	}

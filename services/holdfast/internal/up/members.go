@@ -129,7 +129,7 @@ func runMember(ctx context.Context, cfg Config, k serviceKind, m serviceMember) 
 		flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushLimit)
 		defer cancel()
 		if err := tracing.Shutdown(flush); err != nil {
-			base.Log.Warn("last spans not delivered", "error", err)
+			base.Log.Warn("Failed to deliver the last spans; they are lost", "error", err)
 		}
 	}()
 	runner, err := k.build(ctx, base)

@@ -39,7 +39,7 @@ func announceReady(ctx context.Context, cfg Config, members []serviceMember, c c
 		}
 		if cfg.Clock.Since(said) >= sayEvery {
 			said = cfg.Clock.Now()
-			cfg.Log.Info("not ready yet", "waitingFor", missing)
+			cfg.Log.Info("Services are not ready yet", "waitingFor", missing)
 		}
 		select {
 		case <-ctx.Done():

@@ -98,12 +98,12 @@ func noteMembers(cfg Config, dir *dataDir, members []serviceMember) (forget func
 		addresses[i] = m.base.Options.GRPCAddress
 	}
 	if err := command.RecordServer(cfg.Home, dir.path, addresses); err != nil {
-		cfg.Log.Warn("commands need --data-dir: addresses not noted", "error", err)
+		cfg.Log.Warn("Failed to record the addresses of the services; commands need --data-dir", "error", err)
 	}
-	cfg.Log.Info("callers need the token", "file", caller.TokenPath(dir.path))
+	cfg.Log.Info("Callers need the token in this file", "file", caller.TokenPath(dir.path))
 	return func() {
 		if err := command.ForgetServer(cfg.Home, dir.path); err != nil {
-			cfg.Log.Warn("notes of addresses not removed", "error", err)
+			cfg.Log.Warn("Failed to remove the recorded addresses of the services; they stay", "error", err)
 		}
 	}
 }

@@ -43,7 +43,7 @@ func (s *Syncer) reportHidden(ctx context.Context, loc *velerov1.BackupStorageLo
 			continue // it is being written, or a left-over
 		}
 		reported++
-		s.Log.Warn("Backup in the bucket is not synced: another location has one of its name", "location", loc.Name, "backup", name, "other", owner)
+		s.Log.Warn("Another location has a backup of this name; the one in the bucket is not synced", "location", loc.Name, "backup", name, "other", owner)
 		s.warnOnce(loc, name, "BackupNotShown", fmt.Sprintf("backup %q is not shown: a backup of location %q has its name. "+
 			"Add this location to another cluster or namespace to use it, or delete one of the two", name, owner))
 	}

@@ -69,7 +69,7 @@ func (s *Syncer) importBackup(ctx context.Context, loc *velerov1.BackupStorageLo
 		return err
 	}
 	failpoint.Hit("manifest-indexer/sync-confirmed")
-	s.Log.Info("backup found in the bucket", "location", loc.Name, "backup", name)
+	s.Log.Info("Imported backup from the bucket", "location", loc.Name, "backup", name)
 	return s.importPodVolumeBackups(ctx, loc, store, backup)
 }
 
@@ -83,7 +83,7 @@ func (s *Syncer) isBeingDeleted(ctx context.Context, store objectstore.Reader, b
 	if there || err != nil {
 		return false, err
 	}
-	s.Log.Info("backup in the bucket has no tarball and is not synced: it is being deleted, or damaged", "backup", b.Name)
+	s.Log.Info("Backup in the bucket has no tarball, so it is damaged or being deleted; it is not synced", "backup", b.Name)
 	return true, nil
 }
 

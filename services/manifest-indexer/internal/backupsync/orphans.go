@@ -53,7 +53,7 @@ func (s *Syncer) removeOrphans(ctx context.Context, loc *velerov1.BackupStorageL
 		if err := s.removeBackup(ctx, b); err != nil {
 			return err
 		}
-		s.Log.Info("backup is no longer in the bucket", "location", loc.Name, "backup", b.Name)
+		s.Log.Info("Removed Backup that is no longer in the bucket", "location", loc.Name, "backup", b.Name)
 	}
 	return nil
 }

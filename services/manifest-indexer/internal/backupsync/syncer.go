@@ -71,7 +71,7 @@ func (s *Syncer) Wake() { s.wake.Wake() }
 func (s *Syncer) Run(ctx context.Context) error {
 	return rungroup.RunPeriodically(ctx, s.Clock, scanPeriod, s.wake, func(ctx context.Context) {
 		if err := s.Pass(ctx); err != nil && ctx.Err() == nil {
-			s.Log.Error("backups not synced", "error", err)
+			s.Log.Error("Failed to sync backups; will retry", "error", err)
 		}
 	})
 }
@@ -174,7 +174,7 @@ func (s *Syncer) importNew(ctx context.Context, loc *velerov1.BackupStorageLocat
 	if room := max(0, s.limit-len(known)); len(missing) > room {
 		slices.Sort(missing) // so that it is always the same ones
 		s.warnOnce(loc, "", "BackupsNotSynced", fmt.Sprintf("%d backups in the bucket are not synced: more than %d have no object", len(missing)-room, s.limit))
-		s.Log.Error("backups in the bucket are not synced: there are too many", "location", loc.Name, "left", len(missing)-room, "limit", s.limit)
+		s.Log.Error("Location has too many backups; the rest in the bucket is not synced", "location", loc.Name, "left", len(missing)-room, "limit", s.limit)
 		missing = missing[:room]
 	}
 	var errs []error
@@ -186,7 +186,7 @@ func (s *Syncer) importNew(ctx context.Context, loc *velerov1.BackupStorageLocat
 		var bad *backupError
 		if errors.As(err, &bad) {
 			s.warnOnce(loc, name, "BackupNotSynced", fmt.Sprintf("backup %q in the bucket cannot be read: %v", name, bad.err))
-			s.Log.Warn("backup in the bucket cannot be read", "location", loc.Name, "backup", name, "error", bad.err)
+			s.Log.Warn("Failed to import backup from the bucket; will retry with the next sync", "location", loc.Name, "backup", name, "error", bad.err)
 			continue
 		}
 		if err != nil {

@@ -76,7 +76,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, err
 	}
 	if err != nil {
-		r.Log.Info("download request cannot be answered now", "request", dr.Name, "kind", string(dr.Spec.Target.Kind), "target", dr.Spec.Target.Name, "reason", err)
+		r.Log.Info("Failed to answer download request; will retry", "request", dr.Name, "kind", string(dr.Spec.Target.Kind), "target", dr.Spec.Target.Name, "reason", err)
 	}
 	failpoint.Hit("manifest-indexer/download-before-status")
 	if err := r.recordAnswer(ctx, &dr, url, now); err != nil {
@@ -132,7 +132,7 @@ func (r *Reconciler) signURL(ctx context.Context, dr *velerov1.DownloadRequest) 
 		if !errors.Is(err, objectstore.ErrUnsigned) {
 			return url, err
 		}
-		r.Log.Debug("the object store signs no URLs, serving the artifact ourselves", "location", loc.Name, "reason", err)
+		r.Log.Debug("Object store signs no URLs; this service serves the artifact", "location", loc.Name, "reason", err)
 	}
 	return r.Linker.URL(loc.Name, key, ttl)
 }

@@ -54,7 +54,7 @@ func (e *Endpoint) Run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		e.cfg.Log.Warn("artifact endpoint has no key yet", "error", err)
+		e.cfg.Log.Warn("Failed to load the key of the artifact endpoint; will retry", "error", err)
 		select {
 		case <-ctx.Done():
 			return nil

@@ -98,7 +98,7 @@ func (v *Validator) Run(ctx context.Context) error {
 	defer v.shown.setLocations(nil)
 	return rungroup.RunPeriodically(ctx, v.Clock, scanPeriod, v.wake, func(ctx context.Context) {
 		if err := v.Pass(ctx); err != nil && ctx.Err() == nil {
-			v.Log.Error("locations not validated", "error", err)
+			v.Log.Error("Failed to validate locations; will retry", "error", err)
 		}
 	})
 }

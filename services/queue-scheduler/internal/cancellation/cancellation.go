@@ -119,7 +119,7 @@ func requestCancel[T client.Object](ctx context.Context, c *Canceller, k *jobKin
 	if err != nil {
 		return fmt.Errorf("cancel %s %q: %w", k.name, obj.GetName(), err)
 	}
-	c.Log.InfoContext(ctx, "asked to cancel", "kind", k.name, "name", obj.GetName(), "by", by, "phase", k.phase(obj))
+	c.Log.InfoContext(ctx, "Cancellation of job requested", "kind", k.name, "name", obj.GetName(), "by", by, "phase", k.phase(obj))
 	if ended {
 		reportEnded(ctx, c, k, obj)
 	}
@@ -155,13 +155,13 @@ func reportEnded[T client.Object](ctx context.Context, c *Canceller, k *jobKind[
 	c.Metrics.count(k.name, "waiting")
 	c.Counts.Ended(obj)
 	mark.RecordEnd(c.Recorder, obj)
-	c.Log.InfoContext(ctx, "job cancelled", "kind", k.name, "name", obj.GetName(), "phase", k.phase(obj))
+	c.Log.InfoContext(ctx, "Job cancelled", "kind", k.name, "name", obj.GetName(), "phase", k.phase(obj))
 	err := c.Events.PublishEvent(ctx, &eventv1.Event{
 		Kind: k.name, Namespace: obj.GetNamespace(), Name: obj.GetName(), Uid: string(obj.GetUID()), Phase: k.phase(obj),
 		Time: timestamppb.New(c.Clock.Now()),
 	})
 	if err != nil {
-		c.Log.DebugContext(ctx, "event not published", "kind", k.name, "name", obj.GetName(), "error", err)
+		c.Log.DebugContext(ctx, "Failed to publish event; caches will read the object", "kind", k.name, "name", obj.GetName(), "error", err)
 	}
 }
 

@@ -65,7 +65,7 @@ func (s *Scheduler) requeueBackup(ctx context.Context, v *passView, b *velerov1.
 	case err != nil || !b.Status.Phase.IsNew():
 		return err
 	}
-	s.Log.InfoContext(ctx, "Queueing backup that another server left in ReadyToStart", "namespace", b.Namespace, "name", b.Name)
+	s.Log.InfoContext(ctx, "Queued backup that another server left in ReadyToStart", "namespace", b.Namespace, "name", b.Name)
 	v.fresh = append(v.fresh, b)
 	return nil
 }
@@ -89,7 +89,7 @@ func (s *Scheduler) readmitOne(ctx context.Context, v *passView, j client.Object
 	if over, gone, err := s.isOver(ctx, unlisted); over || gone || err != nil {
 		return err
 	}
-	s.Log.Warn("running job was not in the ledger", "kind", e.Kind, "name", e.Name)
+	s.Log.Warn("Admitted job is missing from the ledger; adding it again", "kind", e.Kind, "name", e.Name)
 	if running {
 		err := s.Ledger.Readmit(ctx, e)
 		if err == nil {
@@ -113,7 +113,7 @@ func (s *Scheduler) admittedFor(ctx context.Context, v *passView, b *velerov1.Ba
 		return namespaces, nil
 	}
 	if err != nil {
-		s.Log.WarnContext(ctx, "admitted namespaces not readable, resolving them anew", "backup", b.Name, "error", err)
+		s.Log.WarnContext(ctx, "Failed to read the admitted namespaces of a backup; resolving them again", "backup", b.Name, "error", err)
 	}
 	return s.resolveBackup(ctx, v, b)
 }

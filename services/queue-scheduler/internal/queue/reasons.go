@@ -117,7 +117,7 @@ func kindOf(obj client.Object) string {
 // reportAdmission reports that a backup left the queue, and after how long.
 func (r *waitReasons) reportAdmission(ctx context.Context, b *velerov1.Backup, waited time.Duration) {
 	r.forgetJob(b.UID)
-	r.log.InfoContext(ctx, "backup admitted", "backup", b.Name, "waited", waited)
+	r.log.InfoContext(ctx, "Backup admitted", "backup", b.Name, "waited", waited)
 	r.events.Eventf(b, nil, corev1.EventTypeNormal, "Admitted", "Start", "ready to start after waiting %s", waited.Round(time.Second))
 }
 

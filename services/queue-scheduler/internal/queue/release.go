@@ -41,7 +41,7 @@ func (s *Scheduler) releaseEnded(ctx context.Context, v *passView) error {
 		} else {
 			failpoint.Hit("queue-scheduler/released")
 			delete(v.entered, e.UID)
-			s.Log.Info("ledger entry released", "kind", e.Kind, "name", e.Name)
+			s.Log.Info("Released ledger entry", "kind", e.Kind, "name", e.Name)
 		}
 	}
 	v.entries = kept
@@ -62,7 +62,7 @@ func (s *Scheduler) releaseIdle(ctx context.Context, v *passView) error {
 			continue
 		}
 		e.Idle = true
-		s.Log.InfoContext(ctx, "place of a restore released, which waits for hooks and claims alone", "name", e.Name)
+		s.Log.InfoContext(ctx, "Restore waits only for hooks and claims; released its place", "name", e.Name)
 	}
 	return errors.Join(errs...)
 }

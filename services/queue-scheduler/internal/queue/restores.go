@@ -101,7 +101,7 @@ func (s *Scheduler) announceRestore(ctx context.Context, r *velerov1.Restore, e 
 	ctx, end := s.traces.resumeTrace(ctx, "admit restore", r)
 	defer end(nil)
 	waited := s.Clock.Since(r.CreationTimestamp.Time)
-	s.Log.InfoContext(ctx, "restore admitted", "restore", r.Name, "waited", waited)
+	s.Log.InfoContext(ctx, "Restore admitted", "restore", r.Name, "waited", waited)
 	s.Events.Eventf(r, nil, corev1.EventTypeNormal, "Admitted", "Start", "may start after waiting %s", waited.Round(time.Second))
 	s.hints.hintJob(ctx, r)
 	if !e.IgnoreBackups {
@@ -109,7 +109,7 @@ func (s *Scheduler) announceRestore(ctx context.Context, r *velerov1.Restore, e 
 	}
 	entered, _, err := s.Ledger.Get(ctx, e.UID)
 	if len(entered.Beside) > 0 {
-		s.Log.WarnContext(ctx, "restore starts beside running backups", "restore", r.Name, "backups", entered.Beside)
+		s.Log.WarnContext(ctx, "Restore starts beside running backups of the same namespaces", "restore", r.Name, "backups", entered.Beside)
 		s.Events.Eventf(r, nil, corev1.EventTypeWarning, "BesideBackups", "Start", "starts beside running backups of the same namespaces: %v", entered.Beside)
 	}
 	return err

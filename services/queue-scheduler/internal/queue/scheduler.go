@@ -172,7 +172,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	defer func() { _ = s.validations.Wait() }() // they end with ctx and return no error
 	pass := func(due bool) {
 		if err := s.runPass(ctx, due); err != nil && ctx.Err() == nil {
-			s.Log.Warn("queue pass incomplete", "error", err)
+			s.Log.Warn("Failed to complete queue pass; will retry", "error", err)
 		}
 	}
 	for pass(true); ; {

@@ -27,7 +27,7 @@ func (s *Scheduler) updateBackup(ctx context.Context, b *velerov1.Backup, expect
 	}
 	if err == nil && before != b.Status.Phase && b.Status.Phase == velerov1.BackupPhaseFailedValidation {
 		s.Metrics.Ended(b)
-		s.Log.Info("backup refused", "backup", b.Name, "problems", b.Status.ValidationErrors)
+		s.Log.Info("Backup failed validation", "backup", b.Name, "problems", b.Status.ValidationErrors)
 		s.hints.announcePhase(ctx, b, string(b.Status.Phase))
 	}
 	return err

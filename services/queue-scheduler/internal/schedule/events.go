@@ -15,7 +15,7 @@ func (p *schedulePass) reportPhase(s *velerov1.Schedule, before velerov1.Schedul
 	if s.Status.Phase == before {
 		return
 	}
-	p.Log.Info("schedule validated", "schedule", s.Name, "phase", s.Status.Phase, "problems", s.Status.ValidationErrors)
+	p.Log.Info("Schedule validated", "schedule", s.Name, "phase", s.Status.Phase, "problems", s.Status.ValidationErrors)
 	if s.Status.Phase == velerov1.SchedulePhaseFailedValidation {
 		p.Events.Eventf(s, nil, corev1.EventTypeWarning, "FailedValidation", "Validate", "%s", strings.Join(s.Status.ValidationErrors, "; "))
 	}
@@ -30,7 +30,7 @@ func (p *schedulePass) reportSkipped(s *velerov1.Schedule, set scheduleSettings,
 	if slot.IsZero() {
 		return
 	}
-	p.Log.Info("slot skipped", "schedule", s.Name, "slot", slot.UTC())
+	p.Log.Info("Skipped slot of schedule", "schedule", s.Name, "slot", slot.UTC())
 	p.Events.Eventf(s, nil, corev1.EventTypeNormal, "Skipped", "Validate", "skipped the backup due at %s: spec.skipImmediately was set, or the time "+
 		"passed while the Schedule was paused, invalid or had another expression; annotation %s=true makes up for such times",
 		slot.UTC().Format(time.RFC3339), holdfast.AnnotationCatchUp)
@@ -42,12 +42,12 @@ func (p *schedulePass) reportWaiting(s *velerov1.Schedule, slot time.Time, runni
 		return
 	}
 	p.reported[s.UID] = slot
-	p.Log.Info("slot waits for an earlier backup of its schedule", "schedule", s.Name, "slot", slot.UTC(), "backup", running)
+	p.Log.Info("Slot waits for an earlier backup of its schedule", "schedule", s.Name, "slot", slot.UTC(), "backup", running)
 	p.Events.Eventf(s, nil, corev1.EventTypeNormal, "Waiting", "Start", "the backup due at %s waits for %s", slot.UTC().Format(time.RFC3339), running)
 }
 
 func (p *schedulePass) reportCreated(s *velerov1.Schedule, backup string, slot time.Time) {
 	p.CountBackup(s.Name)
-	p.Log.Info("backup made by schedule", "schedule", s.Name, "backup", backup, "slot", slot.UTC())
+	p.Log.Info("Schedule created a backup", "schedule", s.Name, "backup", backup, "slot", slot.UTC())
 	p.Events.Eventf(s, nil, corev1.EventTypeNormal, "BackupCreated", "Create", "backup %s", backup)
 }

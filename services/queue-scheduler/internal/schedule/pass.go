@@ -95,7 +95,7 @@ func (p *schedulePass) adoptExisting(ctx context.Context, s *velerov1.Schedule, 
 		return client.IgnoreNotFound(err) // made, and deleted meanwhile
 	}
 	if found.Labels[velerov1.LabelScheduleName] != s.Name {
-		p.Log.Warn("a backup that is not of this schedule has the name of its slot", "schedule", s.Name, "backup", b.Name)
+		p.Log.Warn("Another backup has the name of the scheduled backup; skipping the slot", "schedule", s.Name, "backup", b.Name)
 		p.Events.Eventf(s, nil, corev1.EventTypeWarning, "NameTaken", "Create", "backup %s exists and is not of this schedule", b.Name)
 	}
 	return nil

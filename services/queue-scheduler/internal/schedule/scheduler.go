@@ -63,7 +63,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	for {
 		next, err := s.runPass(ctx)
 		if err != nil && ctx.Err() == nil {
-			s.Log.Warn("schedule pass incomplete", "error", err)
+			s.Log.Warn("Failed to complete schedule pass; will retry", "error", err)
 		}
 		timer := s.Clock.NewTimer(s.waitUntil(next))
 		select {

@@ -107,6 +107,6 @@ func (s *Settings) reportOnce(cm *corev1.ConfigMap, key, problem string) {
 		return
 	}
 	s.reported[key] = text
-	s.config.Log.Warn("setting not usable", "configMap", Name, "key", key, "value", text, "problem", problem)
+	s.config.Log.Warn("Setting is invalid; ignoring it", "configMap", Name, "key", key, "value", text, "problem", problem)
 	s.config.Events.Eventf(cm, nil, corev1.EventTypeWarning, "UnusableSetting", "Read", "data[%s]: %.64q %s", key, text, problem)
 }
