@@ -22,7 +22,7 @@ var stopped = regexp.MustCompile(`job stopped|claim lost|closed by another holde
 
 // concluded matches the line by which a process logs that it came to the end of a job, and that
 // another had written that if it had.
-var concluded = regexp.MustCompile(`.*(backup finished|restore ended|has ended already).*`)
+var concluded = regexp.MustCompile(`.*(Backup finished|Restore ended|has ended already).*`)
 
 // Pause runs a scenario, stops the process that reaches the point until another has brought the job
 // to its end, and lets it go on. It returns nil when the end is that of the undisturbed run, when

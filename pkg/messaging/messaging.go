@@ -170,7 +170,7 @@ func logConnection(log *slog.Logger) []nats.Option {
 		nats.ConnectHandler(reportReturn), nats.ReconnectHandler(reportReturn),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 			if !lost { // else it is of an attempt to connect, see logRefusals
-				log.Warn("NATS error", "error", err)
+				log.Warn("NATS reported an error", "error", err)
 			}
 		}),
 	}

@@ -107,7 +107,7 @@ func (r *Runtime) stopServers(ctx context.Context) {
 	for _, e := range r.endpoints {
 		stopping.Go(func() {
 			if err := e.server.Shutdown(ctx); err != nil {
-				r.base.Log.Warn("requests cut off", "endpoint", e.name, "error", err)
+				r.base.Log.Warn("Failed to end requests in time; closing their connections", "endpoint", e.name, "error", err)
 				_ = e.server.Close()
 			}
 		})

@@ -112,7 +112,7 @@ func (p process) serveProcess(ctx context.Context, options Options, build Build)
 		flushCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushLimit)
 		defer cancel()
 		if err := tracing.Shutdown(flushCtx); err != nil {
-			log.Warn("last spans not delivered", "error", err)
+			log.Warn("Failed to deliver the last spans; they are lost", "error", err)
 		}
 	}()
 	defer func() {
@@ -120,7 +120,7 @@ func (p process) serveProcess(ctx context.Context, options Options, build Build)
 			err = fmt.Errorf("panic: %v\n%s", v, debug.Stack())
 		}
 	}()
-	log.Info("starting", "version", telemetry.Version(), "commit", telemetry.Commit())
+	log.Info("Starting service", "version", telemetry.Version(), "commit", telemetry.Commit())
 	runner, err := build(ctx, Base{
 		Name: p.name, Instance: instance, Options: options, Log: log, Clock: clock.RealClock{}, Tracer: tracing.Provider, Propagator: tracing.Propagator,
 	})
@@ -133,6 +133,6 @@ func (p process) serveProcess(ctx context.Context, options Options, build Build)
 	if err := runner.Run(ctx); err != nil {
 		return err
 	}
-	log.Info("stopped")
+	log.Info("Stopped service")
 	return nil
 }

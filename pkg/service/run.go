@@ -41,7 +41,7 @@ func (r *Runtime) runRuntime(ctx context.Context) error {
 
 	served := r.startServers(stopParts)
 	stopWatching := context.AfterFunc(ctx, func() {
-		r.base.Log.Info("stopping", "cause", context.Cause(ctx))
+		r.base.Log.Info("Stopping service", "cause", context.Cause(ctx))
 		r.drainServers()
 		stopParts()
 	})
@@ -99,7 +99,7 @@ func (r *Runtime) followReadiness(ctx context.Context) error {
 		is := len(r.ready.missingConditions()) == 0
 		if is != was {
 			r.grpc.SetServing(is)
-			r.base.Log.Info("readiness changed", "ready", is, "grpc", r.GRPCAddr(), "http", r.HTTPAddr())
+			r.base.Log.Info("Readiness changed", "ready", is, "grpc", r.GRPCAddr(), "http", r.HTTPAddr())
 			was = is
 		}
 		select {

@@ -238,14 +238,14 @@ func (r *Runtime) Close() {
 				continue
 			}
 			if err := lis.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
-				r.base.Log.Warn("listener not closed", "error", err)
+				r.base.Log.Warn("Failed to close listener", "error", err)
 			}
 		}
 		if r.fabric != nil {
 			r.fabric.Close()
 		}
 		if err := r.work.close(); err != nil {
-			r.base.Log.Warn("work directory not removed", "error", err)
+			r.base.Log.Warn("Failed to remove work directory", "error", err)
 		}
 	})
 }

@@ -41,7 +41,7 @@ func serverTLS(o Options, clients tls.ClientAuthType, log *slog.Logger, protocol
 	served.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		now, err := load()
 		if err != nil {
-			log.Warn("renewed TLS files not used", "error", err)
+			log.Warn("Failed to load renewed TLS files; using the former ones", "error", err)
 			return last.Load(), nil
 		}
 		last.Store(now)

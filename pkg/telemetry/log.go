@@ -62,6 +62,6 @@ func AdoptProcess(log *slog.Logger) {
 	ctrl.SetLogger(logger)
 	otel.SetLogger(logger)
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
-		quiet.Warn("telemetry not delivered", "error", err)
+		quiet.Warn("Failed to deliver telemetry", "error", err)
 	}))
 }

@@ -172,7 +172,7 @@ func (b *bed) testHungRunners(t *testing.T) {
 	for _, service := range []string{"backup-runner", "restore-runner"} {
 		require.Eventually(t, func() bool {
 			text, err := os.ReadFile(b.Fleet.Of(service)[0].LogPath())
-			return err == nil && bytes.Contains(text, []byte("claim lost, job stopped"))
+			return err == nil && bytes.Contains(text, []byte("Lost claim; job stopped"))
 		}, site.Patience, site.Look, "the woken %s stops its job", service)
 	}
 	after, err := b.Data(t.Context(), "stuck")

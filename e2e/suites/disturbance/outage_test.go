@@ -96,7 +96,7 @@ func (b *bed) countDeaths(t *testing.T) int {
 		for _, m := range b.Site.Fleet.Of(service) {
 			log, err := os.ReadFile(m.LogPath())
 			require.NoError(t, err)
-			n += strings.Count(string(log), "instance is gone")
+			n += strings.Count(string(log), "Instance is gone")
 		}
 	}
 	return n

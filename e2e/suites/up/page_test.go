@@ -53,7 +53,7 @@ func followPage(t *testing.T, c client.Client, cli *product.CLI) {
 // the next look of the service at its own conditions.
 func servedAddress(t *testing.T, path, service string) string {
 	t.Helper()
-	line := regexp.MustCompile("readiness changed.*" + service + `.* grpc=(\S+)`)
+	line := regexp.MustCompile("Readiness changed.*" + service + `.* grpc=(\S+)`)
 	address := ""
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		log, err := os.ReadFile(path)

@@ -44,7 +44,7 @@ func (s *Stay) Run(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.Limit)
 	defer cancel()
 	if left := s.Processes.Drain(limited); left > 0 {
-		s.Log.WarnContext(ctx, "operations end with the process", "operations", left)
+		s.Log.WarnContext(ctx, "Operations did not end in time; they end with the process", "operations", left)
 	}
 	close(s.doneChannel())
 	s.Processes.Close()

@@ -125,7 +125,7 @@ func findExecutables(dir string, log *slog.Logger) (paths []string, failures []B
 			failures = append(failures, BinaryError{Path: path, Err: err, unread: true})
 		case info.IsDir():
 		case info.Mode()&0o111 == 0:
-			log.Warn("file in the plugin directory is not executable", "path", path)
+			log.Warn("File in the plugin directory is not executable; ignoring it", "path", path)
 		default:
 			paths = append(paths, path)
 		}

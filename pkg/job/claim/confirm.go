@@ -37,7 +37,7 @@ func (i *Instance) Confirm(ctx context.Context, obj client.Object) error {
 			return err
 		}
 		if !reported {
-			i.reportError(ctx, "claim not confirmed yet", err)
+			i.reportError(ctx, "Failed to confirm claim; will retry", err)
 		}
 		select {
 		case <-ctx.Done():

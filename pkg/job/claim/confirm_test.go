@@ -199,6 +199,6 @@ func TestGuardLooksAtOnceAfterAPause(t *testing.T) {
 	b.clock.Step(10 * timeout) // one tick, late
 	<-ctx.Done()
 	require.ErrorIs(t, context.Cause(ctx), ErrLost)
-	require.Contains(t, b.log.String(), "process was paused")
+	require.Contains(t, b.log.String(), "Process was paused")
 	require.Contains(t, b.log.String(), "late=4m58s")
 }

@@ -66,7 +66,7 @@ func (g *claimGuard) runGuard(ctx context.Context, cancel context.CancelCauseFun
 		// A tick missed by a paused process is delivered as soon as it continues: the job's first step is
 		// this read.
 		if late := g.cfg.Clock.Since(waiting) - period; late > period {
-			g.cfg.Log.Warn("process was paused; checking its claim", "object", g.key.String(), "late", late)
+			g.cfg.Log.Warn("Process was paused; checking its claim", "object", g.key.String(), "late", late)
 		}
 		if err := g.readClaim(ctx); errors.Is(err, ErrLost) {
 			cancel(err)

@@ -141,7 +141,7 @@ func (i *Instance) runBeat(ctx context.Context) {
 	defer i.endTurn() // after the read: another renewal would hide this one
 	begin := i.cfg.Clock.Now()
 	if err := i.renewLease(limited, i.declaredDuration); err != nil {
-		i.reportError(ctx, "instance lease not renewed", err)
+		i.reportError(ctx, "Failed to renew instance Lease; will retry", err)
 		return
 	}
 	i.mu.Lock()
@@ -156,7 +156,7 @@ func (i *Instance) runBeat(ctx context.Context) {
 		err = errStale
 	}
 	if err != nil {
-		i.reportError(ctx, "instance leases not read", err)
+		i.reportError(ctx, "Failed to list instance Leases; will retry", err)
 		return
 	}
 	i.mu.Lock()
@@ -183,7 +183,7 @@ func (i *Instance) announceDead(dead []string) {
 			i.mu.Lock()
 			i.watch.markAnnounced(name)
 			i.mu.Unlock()
-			i.cfg.Log.Info("instance is gone", "instance", name)
+			i.cfg.Log.Info("Instance is gone", "instance", name)
 		default:
 		}
 	}

@@ -120,7 +120,7 @@ func (i *Instance) releaseLease(ctx context.Context) {
 		i.endTurn()
 	}
 	if err != nil && !apierrors.IsNotFound(err) {
-		i.cfg.Log.Warn("instance lease not released", "error", err)
+		i.cfg.Log.Warn("Failed to release instance Lease", "error", err)
 	}
 }
 
@@ -144,7 +144,7 @@ func (i *Instance) sweepLeases(ctx context.Context, stale map[string]string) {
 		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: i.cfg.Namespace, Name: name}}
 		err := i.cfg.Client.Delete(ctx, lease, client.Preconditions{ResourceVersion: &version})
 		if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
-			i.reportError(ctx, "lease of a dead instance not deleted", err)
+			i.reportError(ctx, "Failed to delete the Lease of a dead instance; will retry", err)
 		}
 	}
 }

@@ -55,7 +55,7 @@ func (e *Engine[T]) claimJob(ctx context.Context, next item) (*Held[T], Job[T], 
 	case refused != nil:
 		return nil, nil, fmt.Errorf("admit %s %q: %w", e.cfg.ObjectKind, next.name, refused)
 	case errors.Is(err, errNotNow):
-		e.cfg.Log.DebugContext(ctx, "job not taken", "kind", e.cfg.ObjectKind, "name", next.name, "reason", decision.reason)
+		e.cfg.Log.DebugContext(ctx, "Did not claim job", "kind", e.cfg.ObjectKind, "name", next.name, "reason", decision.reason)
 		return nil, nil, nil
 	case errors.Is(err, kube.ErrReplaced), apierrors.IsNotFound(err):
 		return nil, nil, nil
@@ -72,7 +72,7 @@ func (e *Engine[T]) claimJob(ctx context.Context, next item) (*Held[T], Job[T], 
 	}
 	attempt.noteClaimed(obj, mine)
 	held := newHeld(e, obj, mine, attempt.span)
-	held.Log.InfoContext(ctx, "job claimed")
+	held.Log.InfoContext(ctx, "Claimed job")
 	failpoint.HitIn(e.cfg.Service, "claimed")
 	return held, decision.job, nil
 }

@@ -76,7 +76,7 @@ func (h *Held[T]) stateObserver() func(client.Object) {
 // observeCancel cancels the work once the object carries a request to cancel.
 func (h *Held[T]) observeCancel(obj client.Object) {
 	if r, asked := mark.CancelRequested(obj); h.engine.cfg.Cancellable && asked && h.cancelled.Err() == nil {
-		h.Log.InfoContext(h.cancelled, "job is cancelled, stopping it", "by", r.By)
+		h.Log.InfoContext(h.cancelled, "Job is cancelled; stopping it", "by", r.By)
 		h.cancel(&mark.CancelError{Request: r})
 	}
 }

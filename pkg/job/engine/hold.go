@@ -36,7 +36,7 @@ func (e *Engine[T]) holdClaim(ctx context.Context, h *Held[T], job Job[T], work 
 	case err == nil:
 		return nil
 	case errors.Is(err, claim.ErrLost), errors.Is(context.Cause(owned), claim.ErrLost):
-		h.Log.WarnContext(ctx, "claim lost, job stopped", "error", err, "cause", context.Cause(owned))
+		h.Log.WarnContext(ctx, "Lost claim; job stopped", "error", err, "cause", context.Cause(owned))
 		return nil // its new holder continues
 	}
 	e.releaseClaim(ctx, h, panicked)

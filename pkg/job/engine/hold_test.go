@@ -299,8 +299,8 @@ func TestAReleaseIsTriedAgain(t *testing.T) {
 				b.requireRunsAfter(time.Second, "one/j@1")
 				one.stop()
 				require.Equal(b, claim.Claim{Epoch: 1}, b.readClaim("j"))
-				require.Contains(b, b.log.String(), "job released")
-				require.NotContains(b, b.log.String(), "claim not released")
+				require.Contains(b, b.log.String(), "Released job")
+				require.NotContains(b, b.log.String(), "to release")
 			})
 		})
 	}
@@ -316,8 +316,8 @@ func TestAReleaseThatWasNotWrittenIsNotLoggedAsOne(t *testing.T) {
 		one.stop()
 		require.LessOrEqual(b, time.Since(stopping), grace+6*time.Second, "bounded")
 		require.Equal(b, "one", b.readClaim("j").Owner)
-		require.Contains(b, b.log.String(), `level=WARN msg="claim not released: other instances wait`)
-		require.NotContains(b, b.log.String(), "job released")
+		require.Contains(b, b.log.String(), `level=WARN msg="Failed to release claim; other instances wait`)
+		require.NotContains(b, b.log.String(), "Released job")
 	})
 }
 
@@ -330,7 +330,7 @@ func TestTheClaimOfAJobThatEndedIsNotLoggedAsReleased(t *testing.T) {
 		b.createJob("j", phaseNew)
 		b.requireRunsAfter(time.Second, "one/j@1")
 		require.Equal(b, "one", b.readClaim("j").Owner)
-		require.NotContains(b, b.log.String(), "job released")
+		require.NotContains(b, b.log.String(), "Released job")
 	})
 }
 

@@ -154,7 +154,7 @@ func TestATakeoverThatWaitsForAPlaceIsReported(t *testing.T) {
 		}
 		require.ElementsMatch(b, []string{said("a"), said("b"), said("c")}, b.notedRuns()[4:], "each once")
 		for _, name := range []string{"a", "b", "c"} {
-			require.Equal(b, 1, strings.Count(b.log.String(), `msg="job waits" replica=two kind=ConfigMap name=`+name+" "))
+			require.Equal(b, 1, strings.Count(b.log.String(), `msg="Job waits" replica=two kind=ConfigMap name=`+name+" "))
 		}
 		close(finishing)
 		b.advanceClock(engine.Overdue)

@@ -78,13 +78,13 @@ func (e *Engine[T]) releaseClaim(ctx context.Context, h *Held[T], panicked bool)
 	defer stop()
 	switch released, err := h.giveUp(ctx, nil, panicked); {
 	case errors.Is(err, claim.ErrLost):
-		h.Log.DebugContext(ctx, "claim not released, it is another's", "error", err)
+		h.Log.DebugContext(ctx, "Another instance holds the claim; nothing to release", "error", err)
 	case err != nil:
-		h.Log.WarnContext(ctx, "claim not released: other instances wait for the end of this one's Lease", "error", err)
+		h.Log.WarnContext(ctx, "Failed to release claim; other instances wait until the Lease of this instance expires", "error", err)
 	case !released:
-		h.Log.DebugContext(ctx, "claim not released, the job has ended")
+		h.Log.DebugContext(ctx, "Job has ended; nothing to release")
 	default:
 		failpoint.HitIn(e.cfg.Service, "handed-over")
-		h.Log.InfoContext(ctx, "job released")
+		h.Log.InfoContext(ctx, "Released job")
 	}
 }

@@ -81,7 +81,7 @@ func (e *Engine[T]) workOff(ctx context.Context) {
 func (e *Engine[T]) runUnannounced(ctx context.Context, work *activity, next item) {
 	var held *claim.HeldError
 	if err := e.workInPlace(ctx, work, next); err != nil && !errors.As(err, &held) && ctx.Err() == nil {
-		e.cfg.Log.WarnContext(ctx, "job failed, the next reconcile retries it", "kind", e.cfg.ObjectKind, "name", next.name, "error", err)
+		e.cfg.Log.WarnContext(ctx, "Failed to run job; the next reconcile retries it", "kind", e.cfg.ObjectKind, "name", next.name, "error", err)
 	}
 }
 

@@ -36,7 +36,7 @@ func (e *Engine[T]) findJobsOf(ctx context.Context, holder string) {
 		})
 	}
 	if err != nil && ctx.Err() == nil {
-		e.cfg.Log.WarnContext(ctx, "jobs of a dead instance not listed, the next look finds them", "kind", e.cfg.ObjectKind, "holder", holder, "error", err)
+		e.cfg.Log.WarnContext(ctx, "Failed to list the jobs of a dead instance; the next pass finds them", "kind", e.cfg.ObjectKind, "holder", holder, "error", err)
 	}
 }
 
@@ -45,6 +45,6 @@ func (e *Engine[T]) findJobOf(ctx context.Context, obj T, holder string) {
 	if err != nil || !ok || held.Owner != holder || e.cfg.Kind.Terminal(obj) || obj.GetDeletionTimestamp() != nil {
 		return
 	}
-	e.cfg.Log.InfoContext(ctx, "taking over", "kind", e.cfg.ObjectKind, "name", obj.GetName(), "holder", holder)
+	e.cfg.Log.InfoContext(ctx, "Taking over the job of a dead instance", "kind", e.cfg.ObjectKind, "name", obj.GetName(), "holder", holder)
 	e.queueFound(ctx, obj)
 }

@@ -47,7 +47,7 @@ func (e *Engine[T]) reportWait(ctx context.Context, i item) {
 	if e.tracker.isActive(i.uid) {
 		return // it has a place since it was found
 	}
-	e.cfg.Log.InfoContext(ctx, "job waits", "kind", e.cfg.ObjectKind, "name", i.name, "uid", i.uid,
+	e.cfg.Log.InfoContext(ctx, "Job waits", "kind", e.cfg.ObjectKind, "name", i.name, "uid", i.uid,
 		"reason", "this process works on as many jobs as it may", "jobs", e.cfg.Concurrency)
 	if e.cfg.Events == nil {
 		return

@@ -66,7 +66,7 @@ func (c *Canceller) CancelOpen(ctx context.Context, l *Log, job client.Object, r
 		s.endState(&End{Error: ClipTo(reason+", "+results[i].describe(s), maxEventText), Progress: s.Progress}, c.Clock.Now())
 	}
 	if len(left) > 0 {
-		c.Log.WarnContext(ctx, "Operations of a job that ends did not acknowledge to be cancelled; they may still be running",
+		c.Log.WarnContext(ctx, "Failed to cancel operations of a job that ends; they may still be running",
 			"kind", l.list.Job.Kind, "name", l.list.Job.Name, "count", len(left), "operations", left[:min(len(left), maxRunning)])
 	}
 	return nil

@@ -72,7 +72,7 @@ func (l Loop) Do(ctx context.Context, what string, do func() error) error {
 		if l.Budget > 0 && now.Sub(since) > l.Budget {
 			return &BudgetError{Budget: l.Budget, Err: err}
 		}
-		l.Log.WarnContext(ctx, "call failed; retrying", append([]any{"call", what, "error", err}, l.Args...)...)
+		l.Log.WarnContext(ctx, "Call failed; will retry", append([]any{"call", what, "error", err}, l.Args...)...)
 		if Pause(ctx, l.Clock, backoff.Step()) != nil {
 			return err
 		}

@@ -145,9 +145,9 @@ func TestWhatIsServedIsLogged(t *testing.T) {
 	b.store.Set("backups/b/b-logs.gz", []byte("x"))
 	url := b.signedURL("default", "backups/b/b-logs.gz")
 	_, _, _ = b.fetchURL(http.MethodGet, url+"0")
-	require.False(t, b.log.hasText("artifact served"))
+	require.False(t, b.log.hasText("Served artifact"))
 	_, _, _ = b.fetchURL(http.MethodGet, url)
-	const line = `msg="artifact served" location=default key=backups/b/b-logs.gz peer=127.0.0.1:`
+	const line = `msg="Served artifact" location=default key=backups/b/b-logs.gz peer=127.0.0.1:`
 	require.Eventually(t, func() bool { return b.log.hasText(line) }, time.Minute, time.Millisecond)
 	require.False(t, b.log.hasText("signature"))
 }

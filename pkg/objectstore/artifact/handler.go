@@ -51,10 +51,10 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	sent, err := serveObject(w, r, store, key)
 	switch {
 	case err == nil:
-		h.log.Info("artifact served", "location", location, "key", key, "peer", r.RemoteAddr)
+		h.log.Info("Served artifact", "location", location, "key", key, "peer", r.RemoteAddr)
 	case sent:
 		// The client finds by the announced length that the body is short.
-		h.log.Warn("artifact cut short", "location", location, "key", key, "error", err)
+		h.log.Warn("Failed to send the rest of the artifact; the client gets a short body", "location", location, "key", key, "error", err)
 	default:
 		h.writeError(w, r, location, key, err)
 	}
@@ -89,7 +89,7 @@ func (h *handler) writeError(w http.ResponseWriter, r *http.Request, location, k
 		http.Error(w, "no such artifact", http.StatusNotFound)
 	case r.Context().Err() != nil:
 	default:
-		h.log.Error("artifact not served", "location", location, "key", key, "error", err)
+		h.log.Error("Failed to serve artifact", "location", location, "key", key, "error", err)
 		http.Error(w, "the object store cannot be read", http.StatusBadGateway)
 	}
 }

@@ -71,7 +71,7 @@ func (a *copyClaim) run(ctx context.Context, id string, claim *unstructured.Unst
 	default:
 		c.progress = plugin.Progress{State: plugin.Failed, Error: err.Error()}
 	}
-	a.log.Debug("copy ended", "claim", claim.GetName(), "error", err)
+	a.log.Debug("Copy ended", "claim", claim.GetName(), "error", err)
 }
 
 // Progress returns how far a copy is.

@@ -40,6 +40,6 @@ func (a noteReplicas) Execute(_ context.Context, in *plugin.BackupInput) (*plugi
 	}
 	annotations[readyAnnotation] = strconv.FormatInt(ready, 10)
 	in.Item.SetAnnotations(annotations)
-	a.log.Debug("noted ready replicas", "deployment", in.Item.GetName(), "ready", ready)
+	a.log.Debug("Noted ready replicas", "deployment", in.Item.GetName(), "ready", ready)
 	return plugin.NewBackupOutput(in.Item), nil
 }

@@ -41,7 +41,7 @@ func (c interceptorChain) auditCall(ctx context.Context, call *auditedCall, err 
 	if p, ok := peer.FromContext(ctx); ok {
 		from = p.Addr.String()
 	}
-	c.log.LogAttrs(ctx, slog.LevelInfo, "call audited", slog.String("method", call.method), slog.String("user", call.user),
+	c.log.LogAttrs(ctx, slog.LevelInfo, "Call audited", slog.String("method", call.method), slog.String("user", call.user),
 		slog.String("peer", from), slog.String("code", code.String()), slog.GroupAttrs("request", requestTexts(call.request)...))
 }
 

@@ -51,7 +51,7 @@ func (c interceptorChain) reviewCaller(ctx context.Context, method string) (user
 	defer cancel()
 	defer func() {
 		if value := recover(); value != nil {
-			c.log.ErrorContext(ctx, "review panicked", "panic", value, "stack", string(debug.Stack()))
+			c.log.ErrorContext(ctx, "Review of the caller panicked", "panic", value, "stack", string(debug.Stack()))
 			user, err = "", fmt.Errorf("review of the caller: %w", errgrpc.ErrUnavailable)
 		}
 	}()

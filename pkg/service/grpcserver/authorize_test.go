@@ -98,7 +98,7 @@ func TestAPanicOfAReviewIsNoAnswer(t *testing.T) {
 	_, err = stream.Recv()
 	require.Equal(t, codes.Unavailable, status.Code(err))
 	require.Equal(t, codes.Unavailable, status.Code(b.callProgress(t, "fine")))
-	require.Contains(t, b.log.String(), "review panicked")
+	require.Contains(t, b.log.String(), "Review of the caller panicked")
 }
 
 // TestAReviewHasADeadline: a call without one waited for the API server for as long as it took.
@@ -131,11 +131,11 @@ func TestCallersThatAreNotKnownDoNotFloodTheAuditLog(t *testing.T) {
 	require.NoError(t, err)
 	_, err = stream.Recv()
 	require.Equal(t, codes.Unavailable, status.Code(err))
-	require.NotContains(t, b.log.String(), "call audited")
+	require.NotContains(t, b.log.String(), "Call audited")
 
 	open := startBed(t, func(cfg *grpcserver.Config) { cfg.Audited = func(string) bool { return true } })
 	require.NoError(t, open.callProgress(t, "fine"))
-	require.Contains(t, open.log.String(), "call audited", "without an Authorizer every caller is allowed")
+	require.Contains(t, open.log.String(), "Call audited", "without an Authorizer every caller is allowed")
 }
 
 func TestCallsThatChangeOrRevealAreLogged(t *testing.T) {
@@ -145,13 +145,13 @@ func TestCallsThatChangeOrRevealAreLogged(t *testing.T) {
 		cfg.Audited = func(method string) bool { return strings.HasSuffix(method, "/GetProgress") }
 	})
 	require.NoError(t, b.callProgress(t, "fine"))
-	require.Contains(t, b.log.String(), "msg=\"call audited\" method=/holdfast.backup.v1.BackupService/GetProgress user=ann peer=bufconn code=OK request.name=fine\n")
+	require.Contains(t, b.log.String(), "msg=\"Call audited\" method=/holdfast.backup.v1.BackupService/GetProgress user=ann peer=bufconn code=OK request.name=fine\n")
 	require.Error(t, b.callProgress(t, "missing"))
 	require.Contains(t, b.log.String(), "code=NotFound request.name=missing\n")
 	gate.setAnswer(errgrpc.ErrForbidden)
 	require.Error(t, b.callProgress(t, "fine"))
 	require.Contains(t, b.log.String(), "user=ann peer=bufconn code=PermissionDenied\n", "it is known who tried")
-	lines := strings.Count(b.log.String(), "call audited")
+	lines := strings.Count(b.log.String(), "Call audited")
 
 	gate.setAnswer(errgrpc.ErrUnauthenticated)
 	require.Error(t, b.callProgress(t, "fine"))
@@ -160,5 +160,5 @@ func TestCallsThatChangeOrRevealAreLogged(t *testing.T) {
 	require.NoError(t, err)
 	_, err = stream.Recv()
 	require.NoError(t, err)
-	require.Equal(t, lines, strings.Count(b.log.String(), "call audited"), "neither callers that are not known nor other methods")
+	require.Equal(t, lines, strings.Count(b.log.String(), "Call audited"), "neither callers that are not known nor other methods")
 }

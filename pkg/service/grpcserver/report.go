@@ -68,5 +68,5 @@ type callEnd struct {
 
 // PostCall is called when the call has ended.
 func (e *callEnd) PostCall(err error, took time.Duration) {
-	e.log.DebugContext(e.ctx, "call ended", "method", e.method, "code", status.Code(err).String(), "duration", took)
+	e.log.DebugContext(e.ctx, "Call ended", "method", e.method, "code", status.Code(err).String(), "duration", took)
 }

@@ -127,7 +127,7 @@ func (g *Group) runProtected(ctx context.Context, p groupPart) (err error) {
 		if v := recover(); v != nil {
 			stack := debug.Stack()
 			if g.cfg.Log != nil {
-				g.cfg.Log.Error("part panicked", "part", p.name, "panic", v, "stack", string(stack))
+				g.cfg.Log.Error("Part panicked", "part", p.name, "panic", v, "stack", string(stack))
 			}
 			err = &PanicError{Value: v, Stack: stack}
 		}

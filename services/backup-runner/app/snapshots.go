@@ -31,7 +31,7 @@ func (s *snapshotSource) openTaker(ctx context.Context, backup *velerov1.Backup,
 		Close: sync.OnceFunc(func() {
 			session.Close()
 			if err := locations.Close(); err != nil {
-				s.base.Log.Warn("credentials of volume snapshot locations stay on the disk", "backup", backup.Name, "error", err)
+				s.base.Log.Warn("Failed to remove the credentials of VolumeSnapshotLocations; they stay on the disk", "backup", backup.Name, "error", err)
 			}
 		}),
 	}

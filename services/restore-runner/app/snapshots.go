@@ -22,7 +22,7 @@ func (a *App) snapshotterSets(base service.Base) func(context.Context, func(jobl
 		return locations, func() {
 			session.Close()
 			if err := locations.Close(); err != nil {
-				base.Log.Warn("credentials of volume snapshot locations stay on the disk", "error", err)
+				base.Log.Warn("Failed to remove the credentials of VolumeSnapshotLocations; they stay on the disk", "error", err)
 			}
 		}
 	}

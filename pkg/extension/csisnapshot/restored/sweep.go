@@ -38,7 +38,7 @@ type Sweeper struct {
 func (s *Sweeper) Run(ctx context.Context) error {
 	return rungroup.RunPeriodically(ctx, s.Clock, period, nil, func(ctx context.Context) {
 		if err := s.Pass(ctx); err != nil && ctx.Err() == nil {
-			s.Log.WarnContext(ctx, "restored snapshot objects not removed; the next pass tries again", "error", err)
+			s.Log.WarnContext(ctx, "Failed to delete restored VolumeSnapshots; will retry", "error", err)
 		}
 	})
 }
@@ -136,7 +136,7 @@ func (p *sweepPass) releaseSnapshot(ctx context.Context, vs *snapshotv1.VolumeSn
 	if err := p.Release(ctx, vs, vsc); err != nil {
 		return err
 	}
-	p.Log.InfoContext(ctx, "restored snapshot objects removed: no claim needs them", "name", cmp.Or(nameOrEmpty(vs), nameOrEmpty(vsc)))
+	p.Log.InfoContext(ctx, "Deleted restored VolumeSnapshot; no claim needs it", "name", cmp.Or(nameOrEmpty(vs), nameOrEmpty(vsc)))
 	return nil
 }
 

@@ -36,7 +36,7 @@ func (r *collectRun) readRecords(ctx context.Context) error {
 	}
 	if len(keys) > 0 {
 		r.job.Cut.Restore(r.past.Revisions)
-		r.cfg.Log.InfoContext(ctx, "collection resumed", "records", len(keys), "items", r.results.sum.Items)
+		r.cfg.Log.InfoContext(ctx, "Resumed collection", "records", len(keys), "items", r.results.sum.Items)
 	}
 	failpoint.Hit("backup-runner/resumed")
 	return nil

@@ -55,14 +55,14 @@ func endSnapshots(ctx context.Context, s *State) error {
 	}
 	stored, err := s.storedSnapshots(ctx)
 	if errors.Is(err, errUnlisted) {
-		s.Log.InfoContext(ctx, "objects of CSI snapshots left to the deletion of the backup", "reason", err)
+		s.Log.InfoContext(ctx, "Leaving the objects of CSI snapshots to the deletion of the backup", "reason", err)
 		return nil
 	}
 	if err == nil {
 		err = s.Snapshots.End(ctx, csisnapshot.Owner{Name: s.Backup.Name, UID: s.Backup.UID}, func(name types.NamespacedName) bool { return stored[name] })
 	}
 	if err != nil && ctx.Err() == nil {
-		s.Log.WarnContext(ctx, "objects of CSI snapshots left to the deletion of the backup", "error", err)
+		s.Log.WarnContext(ctx, "Failed to delete the objects of CSI snapshots; the deletion of the backup removes them", "error", err)
 		return nil
 	}
 	return err

@@ -49,7 +49,7 @@ func recordFailure(ctx context.Context, s *State) error {
 		return err
 	}
 	s.Failure, s.Contents = failure, Contents{}
-	s.Log.ErrorContext(ctx, "backup failed", "error", failure.Reason)
+	s.Log.ErrorContext(ctx, "Backup failed", "error", failure.Reason)
 	return nil
 }
 
@@ -94,7 +94,7 @@ func (s *State) unrecordedFailure(ctx context.Context, failure checkpoint.Failur
 	if !retrystore.Refused(err) && !errors.Is(err, checkpoint.ErrDamaged) && !errors.Is(err, checkpoint.ErrTooLarge) {
 		return failure, err
 	}
-	s.Log.WarnContext(ctx, "failure not recorded before it is published", "error", err)
+	s.Log.WarnContext(ctx, "Failed to record the failure of the backup; publishing it without a record", "error", err)
 	return failure, nil
 }
 
@@ -104,7 +104,7 @@ func explainFailure(ctx context.Context, s *State) error {
 	err := commit.Explain(ctx, s.Store, s.Dir, s.Backup, s.Cluster,
 		commit.Failure{Reason: s.Failure.Reason, Time: s.Failure.Time, Source: "holdfast/backup-runner", Notes: s.operationNotes()})
 	if err != nil {
-		s.Log.WarnContext(ctx, "log of the failed backup not published", "error", err)
+		s.Log.WarnContext(ctx, "Failed to store the log of the failed backup", "error", err)
 	}
 	return nil
 }
@@ -173,7 +173,7 @@ func (s *State) eachRecord(ctx context.Context, fn func(rec *checkpoint.Record) 
 		switch {
 		case errors.Is(err, checkpoint.ErrClosing):
 		case errors.Is(err, journal.ErrCorrupt), errors.Is(err, objectstore.ErrSize), errors.Is(err, objectstore.ErrNotFound):
-			s.Log.WarnContext(ctx, "a record cannot be read: snapshots it tells of are not listed, and deleting the backup leaves them behind",
+			s.Log.WarnContext(ctx, "Failed to read a record; the backup does not list the snapshots in it, and its deletion leaves them behind",
 				"record", key, "error", err)
 		case err != nil:
 			return err

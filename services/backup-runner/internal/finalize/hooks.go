@@ -88,7 +88,7 @@ func (s *State) postHooksEnded(ctx context.Context) (ended []checkpoint.HooksEnd
 		return nil, err
 	}
 	if err := json.Unmarshal(data, &ended); err != nil {
-		s.Log.WarnContext(ctx, "hooks of a failed backup not counted: their record cannot be read", "error", err)
+		s.Log.WarnContext(ctx, "Failed to read the record of the hooks of a failed backup; they are not counted", "error", err)
 	}
 	return ended, nil
 }

@@ -21,7 +21,7 @@ func sweepParts(ctx context.Context, s *State) error {
 		return true, nil
 	})
 	if err != nil {
-		s.Log.WarnContext(ctx, "parts left to the sweep of leftovers", "error", err)
+		s.Log.WarnContext(ctx, "Failed to delete the parts of the backup; the deletion service removes them", "error", err)
 		return nil
 	}
 	failpoint.Hit("backup-runner/swept")

@@ -23,7 +23,7 @@ func (k *Kind) announceEnded(ctx context.Context, log *slog.Logger, b *velerov1.
 	k.Counts.Ended(b)
 	k.publishPhase(ctx, log, b)
 	mark.RecordEnd(k.Recorder, b)
-	log.InfoContext(ctx, "backup finished", "phase", b.Status.Phase, "items", contents.Items,
+	log.InfoContext(ctx, "Backup finished", "phase", b.Status.Phase, "items", contents.Items,
 		"warnings", b.Status.Warnings, "errors", b.Status.Errors, "reason", b.Status.FailureReason)
 }
 
@@ -34,6 +34,6 @@ func (k *Kind) publishPhase(ctx context.Context, log *slog.Logger, b *velerov1.B
 		Phase: string(b.Status.Phase), Time: timestamppb.New(k.Clock.Now()),
 	})
 	if err != nil {
-		log.WarnContext(ctx, "event not published", "phase", b.Status.Phase, "error", err)
+		log.WarnContext(ctx, "Failed to publish event", "phase", b.Status.Phase, "error", err)
 	}
 }

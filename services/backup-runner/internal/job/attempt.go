@@ -108,7 +108,7 @@ func (a *attempt) runBackup(ctx context.Context) error {
 	}
 	defer func() {
 		if err := os.RemoveAll(dir); err != nil {
-			a.held.Log.WarnContext(ctx, "work files left behind", "dir", dir, "error", err)
+			a.held.Log.WarnContext(ctx, "Failed to remove work files; they stay", "dir", dir, "error", err)
 		}
 	}()
 	store, err := a.openStore(ctx)
@@ -121,7 +121,7 @@ func (a *attempt) runBackup(ctx context.Context) error {
 	}
 	defer func() {
 		if err := store.Close(); err != nil {
-			a.held.Log.WarnContext(ctx, "bucket not closed", "error", err)
+			a.held.Log.WarnContext(ctx, "Failed to close bucket", "error", err)
 		}
 	}()
 	ctx, a.leaveBucket = context.WithCancelCause(ctx)

@@ -69,7 +69,7 @@ func (c *backupCollection) collectBackup(ctx context.Context) (checkpoint.Compos
 	if err != nil {
 		return none, err
 	}
-	c.held.Log.InfoContext(ctx, "objects collected", "items", result.Items, "parts", len(result.Checkpoints), "errors", result.Errors)
+	c.held.Log.InfoContext(ctx, "Collected objects", "items", result.Items, "parts", len(result.Checkpoints), "errors", result.Errors)
 	return c.fixComposition(ctx, work.Cut, result)
 }
 
@@ -99,7 +99,7 @@ func (c *backupCollection) storeAgain(ctx context.Context, namespaces []string, 
 	if err != nil {
 		return nil, err
 	}
-	c.held.Log.InfoContext(ctx, "items of operations stored again", "items", result.Items, "errors", result.Errors)
+	c.held.Log.InfoContext(ctx, "Stored items of operations again", "items", result.Items, "errors", result.Errors)
 	return result.Checkpoints, nil
 }
 

@@ -72,7 +72,7 @@ func (h attemptClaim) Finish(ctx context.Context, final *velerov1.Backup, conten
 		return nil
 	})
 	if errors.Is(err, engine.ErrEnded) {
-		held.Log.WarnContext(ctx, "backup has ended already", "phase", written.Status.Phase)
+		held.Log.WarnContext(ctx, "Backup has ended already", "phase", written.Status.Phase)
 		return nil
 	}
 	if err != nil {

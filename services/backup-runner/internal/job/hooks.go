@@ -75,7 +75,7 @@ func (a *attempt) announceEarly(ctx context.Context) {
 		return err
 	})
 	if err != nil {
-		a.held.Log.WarnContext(ctx, "that post hooks run early is not known to later holders", "error", err)
+		a.held.Log.WarnContext(ctx, "Failed to record that post hooks run early; later holders of the backup do not know it", "error", err)
 	}
 }
 

@@ -39,13 +39,13 @@ func (a *attempt) handleLostClaim() {
 	}
 	why, err := a.lossOf(ctx)
 	if err != nil {
-		a.held.Log.WarnContext(ctx, "why the claim was lost is not known, the backup is left to its next holder", "error", err)
+		a.held.Log.WarnContext(ctx, "Failed to read a backup whose claim was lost; leaving it to its next holder", "error", err)
 	}
 	if why == lossTaken {
 		return
 	}
 	if err := a.runOpened(ctx, nil); err != nil {
-		a.held.Log.ErrorContext(ctx, "post hooks of a lost backup did not all run", "error", err)
+		a.held.Log.ErrorContext(ctx, "Failed to run all post hooks of a backup whose claim was lost", "error", err)
 	}
 	// Another holder may have committed it before its object was deleted, unless this one held it until then.
 	if why == lossGone && a.mayHaveSnapshots() && a.held.Confirm(ctx) == nil {
@@ -82,6 +82,6 @@ func (a *attempt) lossOf(ctx context.Context) (claimLoss, error) {
 func (a *attempt) discardSnapshots(ctx context.Context) {
 	owner := csisnapshot.Owner{Name: a.held.Object.Name, UID: a.held.Object.UID}
 	if err := a.CSI.End(ctx, owner, func(types.NamespacedName) bool { return false }); err != nil {
-		a.held.Log.ErrorContext(ctx, "CSI snapshots of a deleted backup stay in the cluster", "label", velerov1.LabelBackupUID, "uid", owner.UID, "error", err)
+		a.held.Log.ErrorContext(ctx, "Failed to delete the CSI snapshots of a deleted backup; they stay in the cluster", "label", velerov1.LabelBackupUID, "uid", owner.UID, "error", err)
 	}
 }

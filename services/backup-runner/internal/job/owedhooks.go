@@ -56,7 +56,7 @@ func (t *OwedHooksTask) Pass(ctx context.Context) {
 	var list velerov1.BackupList
 	if err := t.Cached.List(ctx, &list, client.InNamespace(t.Namespace)); err != nil {
 		if ctx.Err() == nil {
-			t.Log.WarnContext(ctx, "backups that owe post hooks not listed; the next pass finds them", "error", err)
+			t.Log.WarnContext(ctx, "Failed to list backups whose post hooks have not run; will retry", "error", err)
 		}
 		return
 	}
@@ -82,13 +82,13 @@ func (t *OwedHooksTask) Pass(ctx context.Context) {
 func (t *OwedHooksTask) reportFailure(ctx context.Context, b *velerov1.Backup, age time.Duration, err error) {
 	if age < owedHooksGiven {
 		mark.RecordWarning(t.Events, b, "PostHooksNotRun", "Hook", fmt.Sprintf("post hooks of the ended backup did not run; trying again: %v", err))
-		t.Log.WarnContext(ctx, "post hooks of an ended backup did not run; retrying", "backup", b.Name, "error", err)
+		t.Log.WarnContext(ctx, "Failed to run the post hooks of an ended backup; will retry", "backup", b.Name, "error", err)
 		return
 	}
 	mark.RecordWarning(t.Events, b, "PostHooksNotRun", "Hook", fmt.Sprintf("post hooks of the ended backup never ran, and are not tried again; run them by hand: %v", err))
-	t.Log.ErrorContext(ctx, "post hooks of an ended backup never ran", "backup", b.Name, "error", err)
+	t.Log.ErrorContext(ctx, "Failed to run the post hooks of an ended backup; giving up", "backup", b.Name, "error", err)
 	if err := t.clearMark(ctx, b); err != nil {
-		t.Log.WarnContext(ctx, "mark of owed post hooks not removed; retrying", "backup", b.Name, "error", err)
+		t.Log.WarnContext(ctx, "Failed to remove the mark of owed post hooks; will retry", "backup", b.Name, "error", err)
 	}
 }
 
@@ -112,7 +112,7 @@ func (t *OwedHooksTask) runOwedHooks(ctx context.Context, b *velerov1.Backup) (e
 	err = finalize.RunPostHooks(ctx, finalize.Job{
 		Backup: b, Epoch: held.Epoch, Holder: endedOwner{}, Store: store, Clock: t.Clock, Log: t.Log.With("backup", b.Name), Exec: t.Exec})
 	if errors.Is(err, finalize.ErrUnrecorded) {
-		t.Log.WarnContext(ctx, "post hooks of an ended backup are not recorded", "backup", b.Name, "error", err)
+		t.Log.WarnContext(ctx, "Failed to record the post hooks of an ended backup; they do not run again", "backup", b.Name, "error", err)
 		err = nil // else they would run again with each pass
 	}
 	if err != nil {
@@ -121,7 +121,7 @@ func (t *OwedHooksTask) runOwedHooks(ctx context.Context, b *velerov1.Backup) (e
 	if err := t.clearMark(ctx, b); err != nil {
 		return err
 	}
-	t.Log.InfoContext(ctx, "post hooks that an ended backup owed have run", "backup", b.Name)
+	t.Log.InfoContext(ctx, "Ran the post hooks of an ended backup", "backup", b.Name)
 	return nil
 }
 

@@ -58,7 +58,7 @@ func (r *progressReporter) patchProgress(ctx context.Context, c collect.Counts) 
 		return nil
 	})
 	if err != nil && ctx.Err() == nil {
-		r.held.Log.DebugContext(ctx, "progress not written", "error", err)
+		r.held.Log.DebugContext(ctx, "Failed to write progress; will retry", "error", err)
 	}
 	return err == nil
 }

@@ -68,7 +68,7 @@ func (d *backupDirectory) reserveDirectory(ctx context.Context) error {
 		if alive {
 			return commit.ErrForeign
 		}
-		d.held.Log.InfoContext(ctx, "removing what an earlier backup of this name left", "uid", owner.BackupUID)
+		d.held.Log.InfoContext(ctx, "Removing the files of an earlier backup of this name", "uid", owner.BackupUID)
 		if err := d.sweepOwner(ctx, owner); err != nil {
 			return err
 		}

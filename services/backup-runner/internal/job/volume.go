@@ -39,7 +39,7 @@ func (v *volumeLocks) lockVolume(ctx context.Context, volume string) (unlock fun
 			return nil, err
 		}
 		if !reported {
-			v.log.InfoContext(ctx, "waiting for a volume", "volume", volume, "reason", err)
+			v.log.InfoContext(ctx, "Waiting for the lock of a volume", "volume", volume, "reason", err)
 		}
 		timer := v.clock.NewTimer(volumePause)
 		select {
@@ -60,6 +60,6 @@ func (v *volumeLocks) unlockVolume(ctx context.Context, volume string) {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), lastWriteLimit)
 	defer stop()
 	if err := v.ledger.UnlockVolume(ctx, v.uid, volume); err != nil {
-		v.log.WarnContext(ctx, "volume not unlocked, it will be when the backup is collected", "volume", volume, "error", err)
+		v.log.WarnContext(ctx, "Failed to unlock volume; it stays locked until the backup is collected", "volume", volume, "error", err)
 	}
 }

@@ -32,7 +32,7 @@ func (a *attempt) awaitOperations(ctx context.Context, w *finalize.WaitingError)
 		return err
 	}
 	failpoint.Hit("backup-runner/waiting")
-	a.held.Log.InfoContext(ctx, "backup waits for operations", "operations", w.Attempted, "completed", w.Completed, "failed", w.Failed)
+	a.held.Log.InfoContext(ctx, "Backup waits for operations", "operations", w.Attempted, "completed", w.Completed, "failed", w.Failed)
 	return nil
 }
 

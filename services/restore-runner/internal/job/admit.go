@@ -69,7 +69,7 @@ func (k *Kind) endUnclaimed(phase velerov1.RestorePhase, damage error) engine.De
 		}
 		return nil
 	}, func(ctx context.Context, o *velerov1.Restore) {
-		k.cfg.Log.ErrorContext(ctx, "restore failed", "restore", o.Name, "phase", phase, "error", damage)
+		k.cfg.Log.ErrorContext(ctx, "Restore failed", "restore", o.Name, "phase", phase, "error", damage)
 		k.cfg.Metrics.EndedAs(o)
 		k.cfg.Ended(ctx, o)
 	})

@@ -57,7 +57,7 @@ func (a *restoreAttempt) Run(ctx context.Context, held *engine.Held[*velerov1.Re
 	defer func() { a.kind.idle.Add(-a.idle) }()
 	defer func() { a.kind.hideProgress(s.restore.UID, a.inputs.recorder) }()
 	a.steps = step.Runner[*restoreAttempt]{State: a, Holder: held, Clock: a.cfg.Clock, Log: s.log, Pauses: isWaiting, Outranks: a.outranksCancel}
-	s.log.InfoContext(ctx, "restoring", "backup", s.restore.Spec.BackupName)
+	s.log.InfoContext(ctx, "Restoring backup", "backup", s.restore.Spec.BackupName)
 	err := a.restoreBackup(ctx)
 	if err == nil {
 		err = a.steps.Run(ctx, endSteps())

@@ -72,7 +72,7 @@ func (b *backgroundWriter) reportProgress(ctx context.Context) error {
 		case errors.Is(err, claim.ErrLost):
 			return err
 		case ctx.Err() == nil:
-			b.log.WarnContext(ctx, "progress not written", "error", err)
+			b.log.WarnContext(ctx, "Failed to write progress; will retry", "error", err)
 		}
 	}
 }
@@ -134,6 +134,6 @@ func (b *backgroundWriter) storeLast(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(retrystore.Once(context.WithoutCancel(ctx)), lastRecords)
 	defer cancel()
 	if err := b.records.flushRecorder(ctx, b.recorder); err != nil {
-		b.log.WarnContext(ctx, "last outcomes not recorded", "error", err)
+		b.log.WarnContext(ctx, "Failed to record the last outcomes", "error", err)
 	}
 }

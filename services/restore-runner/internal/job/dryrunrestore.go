@@ -36,7 +36,7 @@ func (k *Kind) endDryRun(ctx context.Context, restore *velerov1.Restore) (engine
 		o.Status.Phase, o.Status.ValidationErrors = velerov1.RestorePhaseFailedValidation, found
 		return nil
 	}, func(ctx context.Context, o *velerov1.Restore) {
-		k.cfg.Log.InfoContext(ctx, "dry run of a restore ended", "restore", o.Name, "found", found)
+		k.cfg.Log.InfoContext(ctx, "Dry run of a restore ended", "restore", o.Name, "found", found)
 		k.cfg.Metrics.EndedAs(o)
 		k.cfg.Ended(ctx, o)
 	}), nil

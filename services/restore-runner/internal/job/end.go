@@ -73,7 +73,7 @@ func (a *restoreAttempt) decideEnd(ctx context.Context, end outcome.Finished) (*
 		return nil, context.Cause(ctx)
 	case err != nil:
 		// The bucket stays away: the phase is still written, by the claim alone, and no file is.
-		a.log.ErrorContext(ctx, "end of the restore not recorded; its files are not stored", "error", err)
+		a.log.ErrorContext(ctx, "Failed to record the end of the restore; its files are not stored", "error", err)
 		a.undecided = true
 	}
 	failpoint.Hit("restore-runner/decided")
@@ -96,7 +96,7 @@ func explainFailure(ctx context.Context, a *restoreAttempt) error {
 			err = a.publishFiles(limited, finished)
 		}
 		if err != nil {
-			a.log.WarnContext(ctx, "log of the failed restore not stored", "error", err)
+			a.log.WarnContext(ctx, "Failed to store the log of the failed restore", "error", err)
 		}
 	}
 	if a.finished == nil {
@@ -123,7 +123,7 @@ func writePhase(ctx context.Context, a *restoreAttempt) error {
 		return fmt.Errorf("write phase %s: %w", end.Phase, err)
 	}
 	counts := end.Counts
-	a.log.InfoContext(ctx, "restore ended", "phase", end.Phase, "items", counts.Done, "warnings", counts.Warnings, "errors", counts.Errors)
+	a.log.InfoContext(ctx, "Restore ended", "phase", end.Phase, "items", counts.Done, "warnings", counts.Warnings, "errors", counts.Errors)
 	a.cfg.Metrics.Ended(a.inputs.schedule(), end.Phase)
 	if a.inputs.recorder != nil {
 		a.cfg.Metrics.Items(a.inputs.recorder.ByAction())

@@ -46,7 +46,7 @@ func planRestore(ctx context.Context, a *restoreAttempt) (err error) {
 		a.prepared.Plan = nil
 		return step.ErrDecided
 	case in.records.head.Finished != nil:
-		a.log.WarnContext(ctx, "backup not opened; the files of the restore lack its objects", "error", err)
+		a.log.WarnContext(ctx, "Failed to open the backup; the files of the restore do not list its objects", "error", err)
 		a.prepared.Plan = nil
 		return nil
 	}
@@ -85,7 +85,7 @@ func (a *restoreAttempt) recordOrReplay(ctx context.Context, p *preparedPlan) (*
 		return history, nil
 	case head.Planned != nil:
 		c := recorder.Counts()
-		a.log.InfoContext(ctx, "restore resumed", "items", c.Total, "done", c.Done)
+		a.log.InfoContext(ctx, "Restore resumed", "items", c.Total, "done", c.Done)
 		recorder.Info(outcome.General, fmt.Sprintf("restore goes on at epoch %d: %d of %d objects have an outcome", a.held.Claim.Epoch, c.Done, c.Total))
 		failpoint.Hit("restore-runner/resumed")
 		return history, nil

@@ -201,7 +201,7 @@ func (in *restoreInputs) close() {
 	}
 	in.closeElsewhere()
 	if err := errors.Join(errs...); err != nil {
-		in.log.Warn("work directory or location not closed", "error", err)
+		in.log.Warn("Failed to close the location or remove the work directory", "error", err)
 	}
 }
 

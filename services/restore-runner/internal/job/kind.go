@@ -172,7 +172,7 @@ func (k *Kind) Finalize(ctx context.Context, restore *velerov1.Restore, free fun
 		if k.isWithinWaits(restore, 1) {
 			return deletedPause, nil
 		}
-		k.cfg.Log.ErrorContext(ctx, "a deleted restore leaves objects paused", "restore", restore.Name, "location", location)
+		k.cfg.Log.ErrorContext(ctx, "Deleted restore leaves objects paused", "restore", restore.Name, "location", location)
 	}
 	if again := k.endOperations(ctx, restore); again > 0 {
 		return again, nil
@@ -181,7 +181,7 @@ func (k *Kind) Finalize(ctx context.Context, restore *velerov1.Restore, free fun
 		if ctx.Err() != nil || apierrors.IsConflict(err) {
 			return deletedPause, nil
 		}
-		k.cfg.Log.WarnContext(ctx, "files of a deleted restore not removed; retrying", "restore", restore.Name, "error", err)
+		k.cfg.Log.WarnContext(ctx, "Failed to remove the files of a deleted restore; will retry", "restore", restore.Name, "error", err)
 		return engine.Period, nil
 	}
 	return 0, nil

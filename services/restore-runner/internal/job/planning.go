@@ -47,7 +47,7 @@ func (p *preparedPlan) closeTarball(s *session) {
 		return
 	}
 	if err := p.tarball.Close(); err != nil {
-		s.log.Warn("tarball not closed", "error", err)
+		s.log.Warn("Failed to close tarball", "error", err)
 	}
 }
 

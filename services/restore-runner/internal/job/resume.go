@@ -61,7 +61,7 @@ func (s *session) removePausedMark(ctx context.Context) {
 		return nil
 	})
 	if err != nil {
-		s.log.WarnContext(ctx, "mark of paused objects not removed", "error", err)
+		s.log.WarnContext(ctx, "Failed to remove the mark of paused objects; they will be resumed once more", "error", err)
 	}
 }
 

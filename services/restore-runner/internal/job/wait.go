@@ -34,7 +34,7 @@ func (a *restoreAttempt) awaitOperationsPhase(ctx context.Context, log *operatio
 		return err
 	}
 	failpoint.Hit("restore-runner/waiting")
-	a.log.InfoContext(ctx, "restore waits for operations", "operations", len(log.Operations()), "phase", phase)
+	a.log.InfoContext(ctx, "Restore waits for operations", "operations", len(log.Operations()), "phase", phase)
 	return nil
 }
 

@@ -59,7 +59,7 @@ func (t *Task) Pass(ctx context.Context) {
 	var list velerov1.RestoreList
 	if err := t.Cached.List(ctx, &list, client.InNamespace(t.Namespace)); err != nil {
 		if ctx.Err() == nil {
-			t.Log.WarnContext(ctx, "restores not listed that left objects paused; the next pass finds them", "error", err)
+			t.Log.WarnContext(ctx, "Failed to list restores that left objects paused; will retry", "error", err)
 		}
 		return
 	}
@@ -84,11 +84,11 @@ func (t *Task) resumePaused(ctx context.Context, o *velerov1.Restore, location s
 		return last
 	case errors.Is(err, ErrNoRecords):
 		mark.RecordWarning(t.Events, o, "StillPaused", "Resume", "objects that the restore created may stay paused, because its records are gone from location "+location+"; resume them by hand")
-		t.Log.ErrorContext(ctx, "objects that a restore created may stay paused: its records are gone", "restore", o.Name, "location", location)
+		t.Log.ErrorContext(ctx, "Objects that a restore created may stay paused; its records are gone", "restore", o.Name, "location", location)
 		err = t.clearMark(ctx, o)
 	case err == nil && len(names) == 0:
 		if err = t.clearMark(ctx, o); err == nil {
-			t.Log.InfoContext(ctx, "resumed what a restore had left paused", "restore", o.Name)
+			t.Log.InfoContext(ctx, "Resumed objects that a restore had left paused", "restore", o.Name)
 		}
 	}
 	pause := min(max(2*last.pause, firstPause), longPause)
@@ -100,7 +100,7 @@ func (t *Task) resumePaused(ctx context.Context, o *velerov1.Restore, location s
 			text += err.Error()
 		}
 		mark.RecordWarning(t.Events, o, "StillPaused", "Resume", text)
-		t.Log.WarnContext(ctx, "objects of a restore are still paused; retrying", "restore", o.Name, "objects", names, "after", pause, "error", err)
+		t.Log.WarnContext(ctx, "Objects of a restore are still paused; will retry", "restore", o.Name, "objects", names, "after", pause, "error", err)
 	}
 	return lastAttempt{next: t.Clock.Now().Add(pause), pause: pause}
 }

@@ -47,7 +47,7 @@ func (c *Config) withdrawObjects(ctx context.Context, record *checkpoint.Record)
 			continue
 		}
 		if err := c.Store.Delete(ctx, key); err != nil {
-			c.Log.WarnContext(ctx, "part left behind", "key", key, "error", err)
+			c.Log.WarnContext(ctx, "Failed to delete a part that no record names; a sweep removes it", "key", key, "error", err)
 		}
 	}
 }

@@ -49,7 +49,7 @@ func RunEarly(ctx context.Context, cfg Config, announce func(context.Context)) {
 
 // runEarlyHooks runs the post hooks of a Pod that have not run, with its mu locked.
 func (r *Runner) runEarlyHooks(ctx context.Context, o *openedHooks) {
-	r.Log.WarnContext(ctx, "post hooks run early", "namespace", o.pod.Namespace, "pod", o.pod.Name)
+	r.Log.WarnContext(ctx, "Running post hooks early", "namespace", o.pod.Namespace, "pod", o.pod.Name)
 	o.early = true
 	p := r.Owed(&o.pod)
 	for i := range p.hooks.Post {

@@ -77,7 +77,7 @@ func (d *volumeDecision) takeSnapshot(ctx context.Context, v *NativeVolume) erro
 	id, err := cfg.Taker.Take(uploads, v)
 	failpoint.Hit("backup-runner/snapshot-taken")
 	if id != "" { // should the bucket never learn of it
-		cfg.Log.InfoContext(ctx, "snapshot taken", "snapshot", id, "volume", d.name, "location", v.Snapshot.Spec.Location)
+		cfg.Log.InfoContext(ctx, "Took snapshot", "snapshot", id, "volume", d.name, "location", v.Snapshot.Spec.Location)
 	}
 	if err != nil && uploads.Err() != nil {
 		return context.Cause(uploads) // nothing is known of it, so the lock stays with the backup
