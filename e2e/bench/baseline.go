@@ -27,7 +27,7 @@ func rawList(ctx context.Context, config *rest.Config, namespace string) (time.D
 		if err != nil {
 			return 0, err
 		}
-		best = fasterOf(best, took)
+		best = shorterTime(best, took)
 	}
 	return best, nil
 }

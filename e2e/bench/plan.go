@@ -31,11 +31,11 @@ func (b *bench) measurePlan(ctx context.Context, size int) error {
 			if err != nil {
 				return err
 			}
-			listed = fasterOf(listed, took)
+			listed = shorterTime(listed, took)
 			if took, err = planOnce(ctx, services.Of("backup-runner")[0].GRPC, namespace, size); err != nil {
 				return err
 			}
-			planned = fasterOf(planned, took)
+			planned = shorterTime(planned, took)
 		}
 		b.figures.Set(fmt.Sprintf("plan.list_ratio.%d", size), planned.Seconds()/listed.Seconds())
 		return nil

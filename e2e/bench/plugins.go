@@ -35,7 +35,7 @@ func (b *bench) measurePlugins(ctx context.Context, size int) error {
 			if err != nil {
 				return err
 			}
-			fastest[i] = fasterOf(fastest[i], took)
+			fastest[i] = shorterTime(fastest[i], took)
 		}
 	}
 	none, unmatched, matched := fastest[0], fastest[1], fastest[2]

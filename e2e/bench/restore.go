@@ -30,18 +30,18 @@ func (b *bench) measureRestore(ctx context.Context, services *fleet.Fleet, size 
 		if err := seed.CreateOwned(ctx, b.cluster.RestConfig(), namespace, size, objectBytes); err != nil {
 			return err
 		}
-		raw = fasterOf(raw, time.Since(began))
+		raw = shorterTime(raw, time.Since(began))
 		if round == 0 {
 			if _, err := b.jobs.runBackup(ctx, source, source); err != nil {
 				return err
 			}
 		}
-		name := copyOf(source, round)
+		name := nameRestore(source, round)
 		took, err := b.jobs.runRestore(ctx, name, source, map[string]string{source: name})
 		if err != nil {
 			return err
 		}
-		restored = fasterOf(restored, took)
+		restored = shorterTime(restored, took)
 	}
 	peak, err := peakRSS(services.Of("restore-runner")[0].Pid())
 	if err != nil {
@@ -58,16 +58,16 @@ func (b *bench) measureRestore(ctx context.Context, services *fleet.Fleet, size 
 func (b *bench) measureUnchanged(ctx context.Context, source string, raw time.Duration, size int) error {
 	var unchanged time.Duration
 	for round := range restoreRounds {
-		live := copyOf(source, round)
+		live := nameRestore(source, round)
 		took, err := b.jobs.runRestore(ctx, live+"-again", source, map[string]string{source: live})
 		if err != nil {
 			return err
 		}
-		unchanged = fasterOf(unchanged, took)
+		unchanged = shorterTime(unchanged, took)
 	}
 	b.figures.Set(fmt.Sprintf("restore.unchanged_ratio.%d", size), raw.Seconds()/unchanged.Seconds())
 	return nil
 }
 
-// copyOf names the restore of a round, and the namespace that it makes.
-func copyOf(source string, round int) string { return fmt.Sprintf("%s-copy-%d", source, round) }
+// nameRestore names the restore of a round, and the namespace that it makes.
+func nameRestore(source string, round int) string { return fmt.Sprintf("%s-copy-%d", source, round) }

@@ -78,7 +78,7 @@ func (r *resumeBench) compareRuns(ctx context.Context, size int) error {
 	half := r.lists.objects.Load() + undisturbed.listed/2
 	disturbed, err := r.measureRun(ctx, "killed", namespace, func(b *velerov1.Backup) error {
 		halved = b
-		return r.killAt(ctx, b, half)
+		return r.killRunnerAt(ctx, b, half)
 	})
 	if err != nil {
 		return err
@@ -112,10 +112,10 @@ func (r *resumeBench) measureRun(ctx context.Context, name, namespace string, me
 	return backupWork{listed: r.lists.objects.Load() - before, written: r.store.sentBytes(layout.BackupDir(name))}, nil
 }
 
-// killAt kills the runner that holds the backup when so many objects were listed, and times the
+// killRunnerAt kills the runner that holds the backup when so many objects were listed, and times the
 // takeover: to the claim of another instance, and to that one's first record of progress in the
 // bucket.
-func (r *resumeBench) killAt(ctx context.Context, backup *velerov1.Backup, listed int64) error {
+func (r *resumeBench) killRunnerAt(ctx context.Context, backup *velerov1.Backup, listed int64) error {
 	err := pollUntil(ctx, lookEvery, func() (bool, error) { return r.lists.objects.Load() >= listed, nil })
 	if err != nil {
 		return err

@@ -177,12 +177,12 @@ func (b *bench) measureBackup(ctx context.Context, services *fleet.Fleet, namesp
 		if err != nil {
 			return err
 		}
-		listed = fasterOf(listed, took)
+		listed = shorterTime(listed, took)
 		times, err := b.jobs.runBackup(ctx, backupOf(namespace, round), namespace)
 		if err != nil {
 			return err
 		}
-		backedUp = fasterOf(backedUp, times.done)
+		backedUp = shorterTime(backedUp, times.done)
 	}
 	after, err := cpuTime(runner.Pid())
 	if err != nil {
@@ -210,8 +210,8 @@ func backupOf(namespace string, round int) string {
 	return fmt.Sprintf("%s-%d", namespace, round+1)
 }
 
-// fasterOf returns the shorter one; zero is no time yet.
-func fasterOf(best, took time.Duration) time.Duration {
+// shorterTime returns the shorter one; zero is no time yet.
+func shorterTime(best, took time.Duration) time.Duration {
 	if best == 0 {
 		return took
 	}

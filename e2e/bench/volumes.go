@@ -249,8 +249,8 @@ func writeTree(dir string, files, size int) error {
 	return nil
 }
 
-// hostOf returns host and port of a URL.
-func hostOf(endpoint string) string {
+// hostAndPort returns host and port of a URL.
+func hostAndPort(endpoint string) string {
 	if u, err := url.Parse(endpoint); err == nil {
 		return u.Host
 	}

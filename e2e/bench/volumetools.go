@@ -78,7 +78,7 @@ func (k *kopiaCommand) toolName() string { return "kopia" }
 
 func (k *kopiaCommand) createRepository(ctx context.Context) error {
 	s := k.server
-	_, err := k.run(ctx, "repository", "create", "s3", "--bucket", bucket, "--endpoint", hostOf(s.Endpoint), "--disable-tls", "--region", s.Region,
+	_, err := k.run(ctx, "repository", "create", "s3", "--bucket", bucket, "--endpoint", hostAndPort(s.Endpoint), "--disable-tls", "--region", s.Region,
 		"--access-key", s.AccessKey, "--secret-access-key", s.SecretKey, "--prefix", k.prefix+"/", "--cache-directory", filepath.Join(k.cacheDir(), k.prefix), "--no-check-for-updates")
 	if err == nil {
 		_, err = k.run(ctx, "maintenance", "set", "--enable-quick=false", "--enable-full=false")

@@ -191,7 +191,7 @@ func (b *Bed) awaitFirst(ctx context.Context, c Case) error {
 func (b *Bed) awaitReached(ctx context.Context, point string) (*fleet.Member, error) {
 	pid := 0
 	err := pollUntil(ctx, patience, point, func() (_ bool, err error) {
-		pid, err = b.points.hitBy(point)
+		pid, err = b.points.readHitProcess(point)
 		return pid != 0, err
 	})
 	if err != nil {
@@ -216,7 +216,7 @@ func (b *Bed) awaitPoint(ctx context.Context, point string, do func() error) err
 		return err
 	}
 	err = pollUntil(ctx, patience, point, func() (bool, error) {
-		pid, err := b.points.hitBy(point)
+		pid, err := b.points.readHitProcess(point)
 		return pid != 0, err
 	})
 	if err == nil && !armed {

@@ -23,7 +23,7 @@ func TestArmedPointsAreReadAsWritten(t *testing.T) {
 	p := pointDir{dir: t.TempDir()}
 	require.NoError(t, p.armPoint("deletion/begun", Kill, 3))
 	require.FileExists(t, p.dir+"/deletion.begun")
-	pid, err := p.hitBy("deletion/begun")
+	pid, err := p.readHitProcess("deletion/begun")
 	require.NoError(t, err)
 	require.Zero(t, pid)
 	require.NoError(t, p.clearPoints())

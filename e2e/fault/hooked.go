@@ -81,12 +81,12 @@ func (n *hookNode) addStatus(f Facts, status *velerov1.HookStatus) error {
 		return errors.New("no hookStatus")
 	}
 	f["hooks"] = fmt.Sprintf("%d, %d failed", status.HooksAttempted, status.HooksFailed)
-	n.addRun(f)
+	n.addHookRun(f)
 	return nil
 }
 
-// addRun adds what ran.
-func (n *hookNode) addRun(f Facts) {
+// addHookRun adds what ran.
+func (n *hookNode) addHookRun(f Facts) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	f["frozen"] = strconv.FormatBool(n.frozen)

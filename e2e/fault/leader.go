@@ -51,7 +51,7 @@ func (b *Bed) observeOverlapping(ctx context.Context, point, name string) (_ Fac
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, m.Signal(syscall.SIGCONT)) }() // does nothing to a process that runs
-	if err := b.apiClient.anyRuns(ctx, name); err != nil {
+	if err := b.apiClient.awaitRunningBackup(ctx, name); err != nil {
 		return nil, err
 	}
 	if err := m.Signal(syscall.SIGCONT); err != nil {
@@ -60,8 +60,8 @@ func (b *Bed) observeOverlapping(ctx context.Context, point, name string) (_ Fac
 	return observeOverlap(ctx, b, name)
 }
 
-// anyRuns waits until one of the backups of an overlap runs.
-func (a *apiClient) anyRuns(ctx context.Context, name string) error {
+// awaitRunningBackup waits until one of the backups of an overlap runs.
+func (a *apiClient) awaitRunningBackup(ctx context.Context, name string) error {
 	return pollUntil(ctx, patience, "a backup of "+name+" runs", func() (bool, error) {
 		for _, suffix := range append([]string{""}, followers...) {
 			backup := &velerov1.Backup{}

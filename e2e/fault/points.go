@@ -40,8 +40,8 @@ func (p pointDir) armPoint(point, order string, nth int) error {
 	return os.Rename(path+".arming", path)
 }
 
-// hitBy returns the process that acted at a point, 0 as long as there is none.
-func (p pointDir) hitBy(point string) (pid int, err error) {
+// readHitProcess returns the process that acted at a point, 0 as long as there is none.
+func (p pointDir) readHitProcess(point string) (pid int, err error) {
 	text, err := os.ReadFile(p.pointPath(point) + ".hit")
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil

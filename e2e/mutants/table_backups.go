@@ -89,8 +89,8 @@ var backups = []Mutant{
 	{
 		Name: "post hooks wait for a bucket that is away", Edit: Edit{
 			"services/backup-runner/internal/job/hooks.go",
-			"				a.runEarly(ctx)\n",
-			"				_ = a.runEarly\n",
+			"				a.runHooksEarly(ctx)\n",
+			"				_ = a.runHooksEarly\n",
 		},
 		Package: "./services/backup-runner/internal/job", Test: "TestABucketThatIsAwayLeavesNoPodFrozen",
 	},

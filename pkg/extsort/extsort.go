@@ -127,7 +127,7 @@ func (s *Sorter) Sort() (Stream, error) {
 		opens[i] = func() (Stream, error) { return r.openStream(), nil }
 	}
 	s.runs = nil
-	return mergeAll(func() error { return nil }, s.cfg, opens)
+	return mergeStreams(func() error { return nil }, s.cfg, opens)
 }
 
 // Close releases a sorter that is not sorted after all; after Sort it does nothing.

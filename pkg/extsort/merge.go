@@ -19,23 +19,23 @@ type check func() error
 // result closes every stream. The merge, and the stream it returned, fail with the cause of ctx
 // once that is done.
 func Merge(ctx context.Context, cfg Config, opens []Open) (Stream, error) {
-	return mergeAll(func() error { return context.Cause(ctx) }, cfg.withDefaults(), opens)
+	return mergeStreams(func() error { return context.Cause(ctx) }, cfg.withDefaults(), opens)
 }
 
-func mergeAll(ok check, cfg Config, opens []Open) (Stream, error) {
+func mergeStreams(ok check, cfg Config, opens []Open) (Stream, error) {
 	for len(opens) > cfg.FanIn {
 		var err error
-		if opens, err = mergeSome(ok, cfg, opens); err != nil {
+		if opens, err = mergeIntoRuns(ok, cfg, opens); err != nil {
 			return nil, err
 		}
 	}
 	return openMerge(ok, opens)
 }
 
-// mergeSome merges streams into runs, in their order, until no more than FanIn are left: a record
+// mergeIntoRuns merges streams into runs, in their order, until no more than FanIn are left: a record
 // that is in none of these runs is read and written once less. There are more after one call where
 // FanIn squared streams were given.
-func mergeSome(ok check, cfg Config, opens []Open) (next []Open, err error) {
+func mergeIntoRuns(ok check, cfg Config, opens []Open) (next []Open, err error) {
 	for {
 		excess := len(next) + len(opens) - cfg.FanIn
 		n := min(cfg.FanIn, excess+1, len(opens))
@@ -46,7 +46,7 @@ func mergeSome(ok check, cfg Config, opens []Open) (next []Open, err error) {
 		opens = opens[n:]
 		r, err := mergeToRun(ok, cfg, group)
 		if err != nil {
-			return nil, errors.Join(err, closeAll(append(next, opens...)))
+			return nil, errors.Join(err, closeStreams(append(next, opens...)))
 		}
 		next = append(next, func() (Stream, error) { return r.openStream(), nil })
 	}
@@ -60,8 +60,8 @@ func mergeToRun(ok check, cfg Config, group []Open) (*sortedRun, error) {
 	return writeRun(cfg.Dir, m)
 }
 
-// closeAll releases streams that will not be merged: runs hold open files.
-func closeAll(opens []Open) error {
+// closeStreams releases streams that will not be merged: runs hold open files.
+func closeStreams(opens []Open) error {
 	var errs []error
 	for _, open := range opens {
 		if s, err := open(); err == nil {
@@ -76,14 +76,14 @@ func openMerge(ok check, opens []Open) (_ Stream, err error) {
 	for i, open := range opens {
 		s, err := open()
 		if err != nil {
-			return nil, errors.Join(err, m.Close(), closeAll(opens[i+1:]))
+			return nil, errors.Join(err, m.Close(), closeStreams(opens[i+1:]))
 		}
 		m.all = append(m.all, s)
 		h := &streamHead{stream: s, order: i}
 		switch h.key, h.value, err = s.Next(); {
 		case errors.Is(err, io.EOF):
 		case err != nil:
-			return nil, errors.Join(err, m.Close(), closeAll(opens[i+1:]))
+			return nil, errors.Join(err, m.Close(), closeStreams(opens[i+1:]))
 		default:
 			m.heads = append(m.heads, h)
 		}

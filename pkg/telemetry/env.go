@@ -47,13 +47,13 @@ type Environment struct {
 	Console io.Writer
 }
 
-// get returns a value without the space around it.
-func (e Environment) get(name string) string { return strings.TrimSpace(e.Getenv(name)) }
+// readVariable returns a value without the space around it.
+func (e Environment) readVariable(name string) string { return strings.TrimSpace(e.Getenv(name)) }
 
 // firstSet returns the first of the named variables that is set, and its name.
 func (e Environment) firstSet(names []string) (name, value string) {
 	for _, name := range names {
-		if value := e.get(name); value != "" {
+		if value := e.readVariable(name); value != "" {
 			return name, value
 		}
 	}
@@ -62,7 +62,9 @@ func (e Environment) firstSet(names []string) (name, value string) {
 
 // isDisabled reports whether OTEL_SDK_DISABLED is true, in any case of letters as the specification
 // has it; then no other variable counts.
-func (e Environment) isDisabled() bool { return strings.EqualFold(e.get("OTEL_SDK_DISABLED"), "true") }
+func (e Environment) isDisabled() bool {
+	return strings.EqualFold(e.readVariable("OTEL_SDK_DISABLED"), "true")
+}
 
 // exporterName returns where spans go. Without OTEL_TRACES_EXPORTER they go over OTLP when an endpoint
 // is set, and are not recorded otherwise.
@@ -71,9 +73,9 @@ func (e Environment) exporterName() (string, error) {
 		return exporterNone, nil
 	}
 	const name = "OTEL_TRACES_EXPORTER"
-	value := e.get(name)
+	value := e.readVariable(name)
 	if value != "" {
-		return oneOf(name, value, exporterOTLP, exporterConsole, exporterNone)
+		return parseChoice(name, value, exporterOTLP, exporterConsole, exporterNone)
 	}
 	if _, endpoint := e.firstSet(endpointVars); endpoint != "" {
 		return exporterOTLP, nil
@@ -87,7 +89,7 @@ func (e Environment) otlpProtocol() (string, error) {
 	if value == "" {
 		return protocolGRPC, nil
 	}
-	return oneOf(name, value, protocolGRPC, protocolHTTP)
+	return parseChoice(name, value, protocolGRPC, protocolHTTP)
 }
 
 // checkVariables refuses what the OpenTelemetry SDK would replace by a default of its own, and the spans
@@ -112,7 +114,7 @@ func (e Environment) checkVariables(exporter, protocol string) error {
 // and beside an error, as Propagator does.
 func (e Environment) newPropagator() (propagation.TextMapPropagator, error) {
 	const name = "OTEL_PROPAGATORS"
-	value := e.get(name)
+	value := e.readVariable(name)
 	if value == "" {
 		return Propagator(), nil
 	}
@@ -126,15 +128,15 @@ func (e Environment) newPropagator() (propagation.TextMapPropagator, error) {
 
 func (e Environment) checkSampler() error {
 	const name, argName = "OTEL_TRACES_SAMPLER", "OTEL_TRACES_SAMPLER_ARG"
-	value := e.get(name)
+	value := e.readVariable(name)
 	if value == "" {
 		return nil
 	}
-	sampler, err := oneOf(name, value, samplers...)
+	sampler, err := parseChoice(name, value, samplers...)
 	if err != nil {
 		return err
 	}
-	if arg := e.get(argName); arg != "" && strings.HasSuffix(sampler, "traceidratio") {
+	if arg := e.readVariable(argName); arg != "" && strings.HasSuffix(sampler, "traceidratio") {
 		if ratio, err := strconv.ParseFloat(arg, 64); err != nil || !(ratio >= 0 && ratio <= 1) {
 			return fmt.Errorf("%s=%s: must be a number from 0 to 1", argName, arg)
 		}
@@ -158,8 +160,8 @@ func checkEndpoint(name, value, protocol string) error {
 	return nil
 }
 
-// oneOf returns which of the known values is meant; the case of letters does not matter.
-func oneOf(name, value string, known ...string) (string, error) {
+// parseChoice returns which of the known values is meant; the case of letters does not matter.
+func parseChoice(name, value string, known ...string) (string, error) {
 	if lower := strings.ToLower(value); slices.Contains(known, lower) {
 		return lower, nil
 	}

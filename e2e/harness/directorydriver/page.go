@@ -12,8 +12,8 @@ import (
 // after begins a token; the id of the last entry of the page before follows.
 const after = "after/"
 
-// pageOf returns the ids of one page of a list in their order, and the token of the next. Zero for limit is all.
-func pageOf[T any](all map[string]T, token string, limit int32) (ids []string, next string, err error) {
+// cutPage returns the ids of one page of a list in their order, and the token of the next. Zero for limit is all.
+func cutPage[T any](all map[string]T, token string, limit int32) (ids []string, next string, err error) {
 	last, ok := strings.CutPrefix(token, after)
 	switch {
 	case limit < 0:

@@ -29,7 +29,7 @@ func (d *Driver) CreateSnapshot(ctx context.Context, r *csi.CreateSnapshotReques
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	id := idOf(r.GetName())
+	id := deriveID(r.GetName())
 	s := d.snapshots[id]
 	if s == nil {
 		var err error
@@ -99,7 +99,7 @@ func (d *Driver) ListSnapshots(_ context.Context, r *csi.ListSnapshotsRequest) (
 			wanted[id] = s
 		}
 	}
-	ids, next, err := pageOf(wanted, r.GetStartingToken(), r.GetMaxEntries())
+	ids, next, err := cutPage(wanted, r.GetStartingToken(), r.GetMaxEntries())
 	if err != nil {
 		return nil, err
 	}

@@ -35,8 +35,8 @@ type driverVolume struct {
 
 func isBlock(capability *csi.VolumeCapability) bool { return capability.GetBlock() != nil }
 
-// idOf names a volume or a snapshot by the name in its request: a repeated request gets the same.
-func idOf(name string) string {
+// deriveID names a volume or a snapshot by the name in its request: a repeated request gets the same.
+func deriveID(name string) string {
 	sum := sha256.Sum256([]byte(name))
 	return hex.EncodeToString(sum[:16])
 }
@@ -48,7 +48,7 @@ func (d *Driver) CreateVolume(ctx context.Context, r *csi.CreateVolumeRequest) (
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	id, limits, block := idOf(r.GetName()), r.GetCapacityRange(), slices.ContainsFunc(r.GetVolumeCapabilities(), isBlock)
+	id, limits, block := deriveID(r.GetName()), r.GetCapacityRange(), slices.ContainsFunc(r.GetVolumeCapabilities(), isBlock)
 	v := d.volumes[id]
 	if v == nil {
 		v = &driverVolume{id: id, path: d.pathOf("volumes", id), block: block, source: r.GetVolumeContentSource(), targets: map[string]bool{},
@@ -133,7 +133,7 @@ func (d *Driver) DeleteVolume(_ context.Context, r *csi.DeleteVolumeRequest) (*c
 func (d *Driver) ListVolumes(_ context.Context, r *csi.ListVolumesRequest) (*csi.ListVolumesResponse, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	ids, next, err := pageOf(d.volumes, r.GetStartingToken(), r.GetMaxEntries())
+	ids, next, err := cutPage(d.volumes, r.GetStartingToken(), r.GetMaxEntries())
 	if err != nil {
 		return nil, err
 	}

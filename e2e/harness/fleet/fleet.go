@@ -174,12 +174,12 @@ func isReady(ctx context.Context, m *Member) bool {
 	if err != nil {
 		return false
 	}
-	return errors.Join(answer.Body.Close()) == nil && answer.StatusCode == http.StatusOK && m.saysSo()
+	return errors.Join(answer.Body.Close()) == nil && answer.StatusCode == http.StatusOK && m.isMemberReady()
 }
 
-// saysSo reports whether it is this process that is ready: a service of another fleet may have
+// isMemberReady reports whether it is this process that is ready: a service of another fleet may have
 // taken the port and answer in its place, until this one finds that out and ends.
-func (m *Member) saysSo() bool {
+func (m *Member) isMemberReady() bool {
 	log, err := os.ReadFile(m.LogPath())
 	return err == nil && strings.Contains(string(log), " ready=true grpc="+m.GRPC+" http="+m.HTTP)
 }

@@ -80,7 +80,7 @@ func (m *Movers) watchPods(t *testing.T, namespace, label string) {
 	_, err := factory.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(o any) { m.notePod(ctx, o) },
 		UpdateFunc: func(_, o any) { m.notePod(ctx, o) },
-		DeleteFunc: m.endPod,
+		DeleteFunc: m.endPodProcess,
 	})
 	require.NoError(t, err)
 	factory.Start(ctx.Done())
@@ -120,8 +120,8 @@ func (m *Movers) notePod(ctx context.Context, object any) {
 	}
 }
 
-// endPod ends the process of a Pod that is gone.
-func (m *Movers) endPod(object any) {
+// endPodProcess ends the process of a Pod that is gone.
+func (m *Movers) endPodProcess(object any) {
 	if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
 		object = unknown.Obj
 	}

@@ -96,12 +96,12 @@ func (a *estateApplier) createObjects(ctx context.Context, objects []client.Obje
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(a.options.Writers)
 	for _, object := range objects {
-		group.Go(func() error { return a.createOne(ctx, object) })
+		group.Go(func() error { return a.createObject(ctx, object) })
 	}
 	return group.Wait()
 }
 
-func (a *estateApplier) createOne(ctx context.Context, object client.Object) error {
+func (a *estateApplier) createObject(ctx context.Context, object client.Object) error {
 	if err := a.client.Create(ctx, object); err != nil {
 		return fmt.Errorf("create %T %s/%.80q: %w", object, object.GetNamespace(), object.GetName(), err)
 	}
@@ -113,7 +113,7 @@ func (a *estateApplier) createOne(ctx context.Context, object client.Object) err
 
 // plantTree creates a tree of owners from the root down, siblings in parallel.
 func (a *estateApplier) plantTree(ctx context.Context, root ownerTree) error {
-	if err := a.createOne(ctx, root.object); err != nil {
+	if err := a.createObject(ctx, root.object); err != nil {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)

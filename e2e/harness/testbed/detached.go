@@ -66,16 +66,16 @@ func ownPids(dir string) ([]int, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", filepath.Join(dir, pidFile), err)
 		}
-		if isOwn(pid, dir) {
+		if isClusterProcess(pid, dir) {
 			pids = append(pids, pid)
 		}
 	}
 	return pids, nil
 }
 
-// isOwn reports whether a process is there and has dir in its command line; one that has ended but
+// isClusterProcess reports whether a process is there and has dir in its command line; one that has ended but
 // was not waited for has none any more.
-func isOwn(pid int, dir string) bool {
+func isClusterProcess(pid int, dir string) bool {
 	command, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 	return err == nil && strings.Contains(string(command), dir)
 }
@@ -83,7 +83,7 @@ func isOwn(pid int, dir string) bool {
 func stopPid(pid int, dir string, grace time.Duration) error {
 	signal := syscall.SIGTERM
 	deadline := time.Now().Add(grace)
-	for isOwn(pid, dir) {
+	for isClusterProcess(pid, dir) {
 		if err := syscall.Kill(pid, signal); err != nil && !errors.Is(err, syscall.ESRCH) {
 			return fmt.Errorf("stop process %d: %w", pid, err)
 		}

@@ -116,7 +116,7 @@ func (b *bed) deadAPI(t *testing.T) {
 
 	restore := b.runRestore(t, "dead", velerov1.RestoreSpec{BackupName: "dead", NamespaceMapping: map[string]string{"dead": "dead-again"}})
 	require.Equal(t, velerov1.RestorePhaseCompleted, restore.Status.Phase, restore.Status.FailureReason)
-	b.isBack(t, "dead-again")
+	b.requireRestored(t, "dead-again")
 	require.NoError(t, b.Client.Delete(t.Context(), service))
 }
 
@@ -156,8 +156,8 @@ func (b *bed) volumeNotTaken(t *testing.T) {
 	require.Contains(t, b.savedObjects(t, "volumes"), "v1/PersistentVolumeClaim volumes/data")
 }
 
-// isBack requires the estate of a restored namespace.
-func (b *bed) isBack(t *testing.T, namespace string) {
+// requireRestored requires the estate of a restored namespace.
+func (b *bed) requireRestored(t *testing.T, namespace string) {
 	t.Helper()
 	config, secret := &corev1.ConfigMap{}, &corev1.Secret{}
 	require.NoError(t, b.Client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "kept"}, config))

@@ -82,7 +82,7 @@ func (b *bed) backedUp(t *testing.T) {
 	for _, s := range b.driverSnapshots(volumes) {
 		n := requireConsistent(t, s.Dir)
 		require.GreaterOrEqual(t, n, floor[s.Volume], "the cut is after the beginning of the backup")
-		w.goesOn(t, s.Volume, n)
+		w.awaitLargerNumber(t, s.Volume, n)
 	}
 	b.checkStored(t, name, of)
 	b.claimOfSnapshot(t, "from-"+name, b.driverSnapshots(volumes)[0])
@@ -149,7 +149,7 @@ func (b *bed) testQuiesced(t *testing.T) {
 		require.False(t, hasFile(t, s.Dir, "thawed"), "the cut is before the post hook")
 		require.Equal(t, numberInFile(t, snapshots[0].Dir, "first"), numberInFile(t, s.Dir, "first"))
 		require.Equal(t, numberInFile(t, snapshots[0].Dir, "first"), numberInFile(t, s.Dir, "second"))
-		w.goesOn(t, s.Volume, numberInFile(t, s.Dir, "second"))
+		w.awaitLargerNumber(t, s.Volume, numberInFile(t, s.Dir, "second"))
 	}
 	b.DeleteBackup(t, name)
 	b.requireClean(t, volumes, 0, name)

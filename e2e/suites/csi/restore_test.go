@@ -68,7 +68,7 @@ func (b *bed) testRestored(t *testing.T) (end func(*testing.T)) {
 	cut := map[string]int{} // by volume
 	for _, s := range b.driverSnapshots(volumes) {
 		cut[s.Volume] = requireConsistent(t, s.Dir)
-		w.goesOn(t, s.Volume, cut[s.Volume])
+		w.awaitLargerNumber(t, s.Volume, cut[s.Volume])
 	}
 	b.storage.Destroy(t, name)
 	for _, v := range volumes {

@@ -164,8 +164,8 @@ func (a *applications) runCommand(ctx context.Context, r *kubetest.ExecRequest, 
 	return err
 }
 
-// goesOn waits until a volume has a larger number.
-func (w *volumeWriter) goesOn(t *testing.T, volume string, than int) {
+// awaitLargerNumber waits until a volume has a larger number.
+func (w *volumeWriter) awaitLargerNumber(t *testing.T, volume string, than int) {
 	t.Helper()
 	require.Eventually(t, func() bool { return w.currentNumber(t, volume) > than }, site.Patience, site.Look, "the writer goes on")
 }

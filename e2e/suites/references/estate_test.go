@@ -65,8 +65,8 @@ func nameOf(object client.Object) string {
 	return object.GetObjectKind().GroupVersionKind().Kind + " " + object.GetName()
 }
 
-// create creates the namespaces with all objects.
-func (e *estate) create(t *testing.T, s *site.Site) {
+// createObjects creates the namespaces with all objects.
+func (e *estate) createObjects(t *testing.T, s *site.Site) {
 	t.Helper()
 	for namespace, objects := range e.spaces {
 		s.Namespace(t, namespace)
@@ -102,8 +102,8 @@ func (e *estate) destroy(t *testing.T, s *site.Site) {
 	}
 }
 
-// list returns the objects that are in a namespace now, by their names.
-func (e *estate) list(t *testing.T, s *site.Site, namespace string) map[string]*unstructured.Unstructured {
+// listObjects returns the objects that are in a namespace now, by their names.
+func (e *estate) listObjects(t *testing.T, s *site.Site, namespace string) map[string]*unstructured.Unstructured {
 	t.Helper()
 	live := map[string]*unstructured.Unstructured{}
 	for kind := range e.kinds {
@@ -122,7 +122,7 @@ func (e *estate) list(t *testing.T, s *site.Site, namespace string) map[string]*
 func (e *estate) faults(t *testing.T, s *site.Site) (found []string) {
 	t.Helper()
 	for namespace, objects := range e.spaces {
-		live := e.list(t, s, namespace)
+		live := e.listObjects(t, s, namespace)
 		for _, object := range objects {
 			restored := live[nameOf(object)]
 			if restored == nil {

@@ -43,8 +43,8 @@ func TestBesideTheManagerOfClusterAPI(t *testing.T) {
 	b := newBed(t, managerDefinitions)
 	manager := startManager(t, b.Site)
 	b.awaitManaged(t, manager)
-	b.note(t)
-	before := b.uids(t)
+	b.noteObjects(t)
+	before := b.readUIDs(t)
 	b.backUp(t)
 	manager.Stop(site.Patience)
 	b.dropFinalizers(t)
@@ -54,10 +54,10 @@ func TestBesideTheManagerOfClusterAPI(t *testing.T) {
 	b.restoreBeside(t, "beside", func(*admissionv1.AdmissionRequest) bool { return true }, func() {})
 	b.awaitManaged(t, manager)
 	require.Empty(t, b.estate.faults(t, b.Site))
-	after := b.uids(t)
+	after := b.readUIDs(t)
 	require.ElementsMatch(t, slices.Collect(maps.Keys(before)), slices.Collect(maps.Keys(after)), "the manager makes nothing besides")
 	b.collectGarbage(t)
-	require.Equal(t, after, b.uids(t), "and replaces nothing")
+	require.Equal(t, after, b.readUIDs(t), "and replaces nothing")
 }
 
 // startManager starts the manager, with all rights, until the test is done. Its webhooks listen on all interfaces, for
@@ -129,7 +129,7 @@ func (b *bed) awaitManaged(t *testing.T, manager *testbed.Process) {
 				t.Fatal(manager.EarlyEnd())
 			default:
 			}
-			live := b.estate.list(t, b.Site, "machines")[name]
+			live := b.estate.listObjects(t, b.Site, "machines")[name]
 			if live == nil || len(live.GetFinalizers()) == 0 {
 				return false
 			}
@@ -139,20 +139,20 @@ func (b *bed) awaitManaged(t *testing.T, manager *testbed.Process) {
 	}
 }
 
-// note takes what is in the cluster now for what was there.
-func (b *bed) note(t *testing.T) {
+// noteObjects takes what is in the cluster now for what was there.
+func (b *bed) noteObjects(t *testing.T) {
 	t.Helper()
 	for namespace := range b.estate.spaces {
-		b.estate.spaces[namespace] = slices.Collect(maps.Values(b.estate.list(t, b.Site, namespace)))
+		b.estate.spaces[namespace] = slices.Collect(maps.Values(b.estate.listObjects(t, b.Site, namespace)))
 	}
 }
 
-// uids returns the UIDs of all objects of the kinds of the estate.
-func (b *bed) uids(t *testing.T) map[string]string {
+// readUIDs returns the UIDs of all objects of the kinds of the estate.
+func (b *bed) readUIDs(t *testing.T) map[string]string {
 	t.Helper()
 	found := map[string]string{}
 	for namespace := range b.estate.spaces {
-		for name, object := range b.estate.list(t, b.Site, namespace) {
+		for name, object := range b.estate.listObjects(t, b.Site, namespace) {
 			found[namespace+" "+name] = string(object.GetUID())
 		}
 	}
@@ -162,7 +162,7 @@ func (b *bed) uids(t *testing.T) map[string]string {
 // dropFinalizers removes the finalizers of a manager that is gone.
 func (b *bed) dropFinalizers(t *testing.T) {
 	t.Helper()
-	for _, object := range b.estate.list(t, b.Site, "machines") {
+	for _, object := range b.estate.listObjects(t, b.Site, "machines") {
 		if len(object.GetFinalizers()) > 0 {
 			patch := client.MergeFrom(object.DeepCopy())
 			object.SetFinalizers(nil)

@@ -20,8 +20,8 @@ import (
 // later marks what an object names and owns, or is owned by: the owner references decide the order.
 const later = "later "
 
-// named is what the objects of a namespace name in their bodies.
-func named() map[string]map[string][]string {
+// namedObjects returns what the objects of a namespace name in their bodies.
+func namedObjects() map[string]map[string][]string {
 	machines := map[string][]string{"ClusterResourceSet addons": {"Secret addons"}}
 	for name := range clusters {
 		templates := []string{"Cluster " + name, "KubeadmConfigTemplate " + name, "DockerMachineTemplate " + name}
@@ -91,8 +91,8 @@ func (w *creations) noteCreation(kind string, object client.Object) {
 	w.revisions[object.GetNamespace()+" "+kind+" "+object.GetName()] = revision
 }
 
-// await waits until the creation of every object is noted.
-func (w *creations) await(t *testing.T, e *estate) {
+// awaitCreations waits until the creation of every object is noted.
+func (w *creations) awaitCreations(t *testing.T, e *estate) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		w.mu.Lock()
@@ -112,7 +112,7 @@ func (w *creations) await(t *testing.T, e *estate) {
 func (w *creations) early() (found []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for namespace, objects := range named() {
+	for namespace, objects := range namedObjects() {
 		for object, names := range objects {
 			for _, name := range names {
 				if !strings.HasPrefix(name, later) && w.revisions[namespace+" "+object] < w.revisions[namespace+" "+name] {

@@ -21,9 +21,9 @@ func (b *bed) restoreOneCluster(t *testing.T, name string) {
 			want = append(want, nameOf(object))
 		}
 	}
-	require.ElementsMatch(t, want, slices.Collect(maps.Keys(b.estate.list(t, b.Site, "machines"))))
-	require.Empty(t, b.estate.list(t, b.Site, "certificates"))
-	require.Empty(t, b.estate.list(t, b.Site, "databases"))
+	require.ElementsMatch(t, want, slices.Collect(maps.Keys(b.estate.listObjects(t, b.Site, "machines"))))
+	require.Empty(t, b.estate.listObjects(t, b.Site, "certificates"))
+	require.Empty(t, b.estate.listObjects(t, b.Site, "databases"))
 	restore := b.RestoreEnds(t, name)
 	require.Zero(t, restore.Status.Errors+restore.Status.Warnings)
 }

@@ -33,8 +33,8 @@ func isPaused(cluster *unstructured.Unstructured) bool {
 	return paused || cluster.GetAnnotations()["cnpg.io/reconciliationLoop"] == "disabled"
 }
 
-// lookAt looks at the Clusters of a namespace in which an object is to be created.
-func (p *pauseMarks) lookAt(t *testing.T, c client.Client, namespace string) {
+// notePauses looks at the Clusters of a namespace in which an object is to be created.
+func (p *pauseMarks) notePauses(t *testing.T, c client.Client, namespace string) {
 	if pausedOwners[namespace] == nil {
 		return
 	}

@@ -49,7 +49,7 @@ func newBed(t *testing.T, more map[string][]string) *bed {
 	installDefinitions(t, b.Site, more)
 	b.bucket, b.path = site.FileBucket(t, backup)
 	b.ReachFiles(t, b.path, b.bucket)
-	b.estate.create(t, b.Site)
+	b.estate.createObjects(t, b.Site)
 	b.webhook = startWebhook(t, b.Site)
 	return b
 }
@@ -106,7 +106,7 @@ func (b *bed) namesAreFound(t *testing.T) {
 			}
 		}
 	}
-	for namespace, objects := range named() {
+	for namespace, objects := range namedObjects() {
 		for object, names := range objects {
 			for i := range names {
 				names[i] = strings.TrimPrefix(names[i], later)
@@ -125,7 +125,7 @@ func (b *bed) restoreBeside(t *testing.T, name string, before func(*admissionv1.
 	made := watchCreations(t, b.Site, b.estate)
 	marks := &pauseMarks{}
 	b.webhook.setBefore(func(r *admissionv1.AdmissionRequest) bool {
-		marks.lookAt(t, b.Client, r.Namespace)
+		marks.notePauses(t, b.Client, r.Namespace)
 		return before(r)
 	})
 	defer b.webhook.setBefore(nil)
@@ -140,7 +140,7 @@ func (b *bed) restoreBeside(t *testing.T, name string, before func(*admissionv1.
 	require.Zero(t, restore.Status.Errors+restore.Status.Warnings, results)
 	require.NotContains(t, string(b.bucket.ReadZipped(t, "restores/"+name+"/restore-"+name+"-logs.gz")), "that waits for it")
 
-	made.await(t, b.estate)
+	made.awaitCreations(t, b.estate)
 	require.Empty(t, made.early())
 	require.Empty(t, b.estate.faults(t, b.Site))
 	marks.require(t, b.Client)

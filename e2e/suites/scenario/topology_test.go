@@ -29,7 +29,7 @@ func TestOneProcessOnFiles(t *testing.T) {
 	w := &world{cluster: testbed.StartT(t), location: "default"}
 	w.cli = newCLI(t, w.cluster)
 	server := startUp(t, w)
-	w.onFiles(filepath.Join(server.Bucket(), bucket))
+	w.useDirectory(filepath.Join(server.Bucket(), bucket))
 	wholeLoop(t, w)
 	stopsCleanly(t, server)
 }
@@ -38,7 +38,7 @@ func TestSeparateProcessesOnS3(t *testing.T) {
 	w := &world{cluster: testbed.StartT(t), location: "s3"}
 	w.cli = newCLI(t, w.cluster)
 	startFleet(t, w)
-	w.onS3(t)
+	w.useS3Bucket(t)
 	wholeLoop(t, w)
 }
 
@@ -86,15 +86,15 @@ func showLog(t *testing.T, path string) {
 	}
 }
 
-// onFiles makes a directory the world's bucket.
-func (w *world) onFiles(dir string) {
+// useDirectory makes a directory the world's bucket.
+func (w *world) useDirectory(dir string) {
 	w.keys = func(context.Context) ([]string, error) { return product.Files(dir) }
 	w.read = func(_ context.Context, key string) ([]byte, error) { return os.ReadFile(filepath.Join(dir, key)) }
 }
 
-// onS3 starts an S3 server and makes a bucket in it the world's, reached through a location with
+// useS3Bucket starts an S3 server and makes a bucket in it the world's, reached through a location with
 // provider aws.
-func (w *world) onS3(t *testing.T) {
+func (w *world) useS3Bucket(t *testing.T) {
 	t.Helper()
 	server := testbed.StartS3T(t)
 	require.NoError(t, server.CreateBucket(t.Context(), bucket))

@@ -238,15 +238,15 @@ func (g *Graph) findHash(sorted []uint32, want uint64, hash func(id uint32) uint
 		return 0, false
 	}
 	for j := i; j < len(sorted) && hash(sorted[j]) == want; j++ {
-		if g.kinds[g.listOf(sorted[j]).kind].preferred {
+		if g.kinds[g.findNodeList(sorted[j]).kind].preferred {
 			return sorted[j], true
 		}
 	}
 	return sorted[i], true
 }
 
-// listOf returns the list that a node is in.
-func (g *Graph) listOf(id uint32) *graphList {
+// findNodeList returns the list that a node is in.
+func (g *Graph) findNodeList(id uint32) *graphList {
 	i, found := slices.BinarySearchFunc(g.lists, id, func(l graphList, id uint32) int { return cmp.Compare(l.first, id) })
 	if !found {
 		i--

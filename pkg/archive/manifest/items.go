@@ -160,7 +160,7 @@ func eachLine(in *countedReader, yield func([]byte, error) bool) error {
 		if in.err != nil { // the source's, not the content's
 			return fmt.Errorf("manifest: %w", in.err)
 		}
-		return fmt.Errorf("%w: %w", ErrCorrupt, noEOF(err))
+		return fmt.Errorf("%w: %w", ErrCorrupt, refuseEOF(err))
 	}
 	packed := bufio.NewReaderSize(in, 64<<10)
 	zip, err := gzip.NewReader(packed)

@@ -22,14 +22,14 @@ type Edge struct {
 
 // Key returns the place of the item in the manifest's order.
 func (n Node) Key() Key {
-	l := n.graph.listOf(n.id)
+	l := n.graph.findNodeList(n.id)
 	k := &n.graph.kinds[l.kind]
 	return Key{Kind: KindName(k.group, k.version, k.kind), Namespace: l.namespace, Name: n.name()}
 }
 
 // ObjectKey returns the key of the item's object.
 func (n Node) ObjectKey() ObjectKey {
-	l := n.graph.listOf(n.id)
+	l := n.graph.findNodeList(n.id)
 	k := &n.graph.kinds[l.kind]
 	return ObjectKey{Group: k.group, Kind: k.kind, Namespace: l.namespace, Name: n.name()}
 }
@@ -38,7 +38,7 @@ func (n Node) name() string { return n.graph.names.nameAt(n.graph.nodes[n.id].na
 
 // String returns the tarball path.
 func (n Node) String() string {
-	l := n.graph.listOf(n.id)
+	l := n.graph.findNodeList(n.id)
 	k := &n.graph.kinds[l.kind]
 	path := "resources/" + k.resource
 	if !k.preferred {

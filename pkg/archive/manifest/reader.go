@@ -74,12 +74,12 @@ func readRange(ctx context.Context, src RangeReader, off, n int64) ([]byte, erro
 	defer func() { _ = rc.Close() }()
 	b := make([]byte, n)
 	if _, err := io.ReadFull(rc, b); err != nil {
-		return nil, fmt.Errorf("manifest: %w", noEOF(err))
+		return nil, fmt.Errorf("manifest: %w", refuseEOF(err))
 	}
 	return b, nil
 }
 
-func noEOF(err error) error {
+func refuseEOF(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
 	}

@@ -19,8 +19,8 @@ var limits = jsonlimit.Limits{Text: 1 << 30, Element: 1 << 20, Decoded: 32 << 20
 // volumeList reads a list of entries; false from convert is an entry that is about no volume.
 type volumeList func(r io.Reader, fn func(Data) error) error
 
-// listOf reads entries of one type.
-func listOf[T any](convert func(*T) (Data, bool)) volumeList {
+// decodeEntries reads entries of one type.
+func decodeEntries[T any](convert func(*T) (Data, bool)) volumeList {
 	return func(r io.Reader, fn func(Data) error) error {
 		return jsonlimit.Each(r, limits, func(entry *T) error {
 			if data, is := convert(entry); is {

@@ -85,7 +85,7 @@ const maxData = 200_000
 // or when they list more than 200,000 volumes. Memory is bounded by the largest entry. An error of
 // fn ends the reading and is returned.
 func Each(ctx context.Context, store objectstore.Reader, backup string, fn func(Data) error) error {
-	return readVolumes(ctx, store, backup, append([]volumeFile{{layout.BackupVolumeInfo, listOf(fromVolumeInfo)}}, lists...), fn)
+	return readVolumes(ctx, store, backup, append([]volumeFile{{layout.BackupVolumeInfo, decodeEntries(fromVolumeInfo)}}, lists...), fn)
 }
 
 // EachListed is Each without the volume information, for callers that read it themselves.
@@ -95,9 +95,9 @@ func EachListed(ctx context.Context, store objectstore.Reader, backup string, fn
 
 // lists are the files beside the volume information.
 var lists = []volumeFile{
-	{layout.BackupPodVolumeBackups, listOf(fromPodVolumeBackup)},
-	{layout.BackupItemOperations, listOf(fromOperation)},
-	{layout.BackupCSISnapshots, listOf(fromCSISnapshot)},
+	{layout.BackupPodVolumeBackups, decodeEntries(fromPodVolumeBackup)},
+	{layout.BackupItemOperations, decodeEntries(fromOperation)},
+	{layout.BackupCSISnapshots, decodeEntries(fromCSISnapshot)},
 }
 
 func readVolumes(ctx context.Context, store objectstore.Reader, backup string, files []volumeFile, fn func(Data) error) error {

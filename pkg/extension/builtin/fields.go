@@ -19,12 +19,12 @@ type fieldError struct {
 }
 
 func (e *fieldError) Error() string {
-	return fmt.Sprintf("%s: %s expected, not %s", e.path, e.want, kindOf(e.got))
+	return fmt.Sprintf("%s: %s expected, not %s", e.path, e.want, describeType(e.got))
 }
 
 func (e *fieldError) Unwrap() error { return ErrField }
 
-func kindOf(v any) string {
+func describeType(v any) string {
 	switch v.(type) {
 	case nil:
 		return "null"

@@ -23,7 +23,7 @@ const maxNameAttempts = 10
 // createSnapshot makes the VolumeSnapshot, or finds the one that a call with the same key made.
 func (s *Snapshotter) createSnapshot(ctx context.Context, of *snapshotSubject) (*snapshotv1.VolumeSnapshot, error) {
 	for turn := range maxNameAttempts {
-		wanted, err := s.newVolumeSnapshot(of, nameOf(of.claim.Metadata.Name, of.key, turn))
+		wanted, err := s.newVolumeSnapshot(of, nameSnapshot(of.claim.Metadata.Name, of.key, turn))
 		if err != nil {
 			return nil, err
 		}

@@ -152,18 +152,18 @@ func (o Owner) hasBackupLabels(object client.Object) bool {
 // DiscardAll removes every snapshot of a backup that is deleted, whichever server made it, with what
 // the drivers stored. Where the snapshot API is not served there is none.
 func (a API) DiscardAll(ctx context.Context, of Owner) error {
-	return a.endAll(ctx, of, of.belongsToBackup, func(types.NamespacedName) bool { return false })
+	return a.removeSnapshots(ctx, of, of.belongsToBackup, func(types.NamespacedName) bool { return false })
 }
 
 // End removes the snapshot objects of a backup that has ended, those labelled with its UID. What the
 // driver stored stays for those that are in the backup (Velero 1.18); it goes with the others, which
 // nothing names.
 func (a API) End(ctx context.Context, of Owner, stored func(snapshot types.NamespacedName) bool) error {
-	return a.endAll(ctx, of, of.isMadeByBackup, stored)
+	return a.removeSnapshots(ctx, of, of.isMadeByBackup, stored)
 }
 
-// endAll removes the snapshot objects that have the label of the backup's name and belong to it.
-func (a API) endAll(ctx context.Context, of Owner, belongs func(client.Object) bool, stored func(snapshot types.NamespacedName) bool) error {
+// removeSnapshots removes the snapshot objects that have the label of the backup's name and belong to it.
+func (a API) removeSnapshots(ctx context.Context, of Owner, belongs func(client.Object) bool, stored func(snapshot types.NamespacedName) bool) error {
 	snapshots, contents, err := a.listOwned(ctx, of.Name, belongs)
 	if errors.Is(err, ErrNotServed) {
 		return nil

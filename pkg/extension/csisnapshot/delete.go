@@ -71,13 +71,13 @@ func (d *deleteAction) Execute(ctx context.Context, o *action.Object, b *action.
 	}
 	was := snapshotPair{content: live}
 	if found && was.snapshotHandle() == p.snapshotHandle() {
-		return d.endLive(ctx, live)
+		return d.removeLiveContent(ctx, live)
 	}
 	return d.deleteDuplicate(ctx, stored, p.snapshotHandle())
 }
 
-// endLive removes a content that is in the cluster with its snapshot.
-func (d *deleteAction) endLive(ctx context.Context, live *snapshotv1.VolumeSnapshotContent) error {
+// removeLiveContent removes a content that is in the cluster with its snapshot.
+func (d *deleteAction) removeLiveContent(ctx context.Context, live *snapshotv1.VolumeSnapshotContent) error {
 	ref, p := live.Spec.VolumeSnapshotRef, snapshotPair{content: live}
 	vs := &snapshotv1.VolumeSnapshot{}
 	found, err := d.getObject(ctx, ref.Namespace, ref.Name, vs)
@@ -100,7 +100,7 @@ func (d *deleteAction) endLive(ctx context.Context, live *snapshotv1.VolumeSnaps
 func (d *deleteAction) deleteDuplicate(ctx context.Context, stored *snapshotv1.VolumeSnapshotContent, handle string) error {
 	duplicate := &snapshotv1.VolumeSnapshotContent{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: "vsc-" + uuidOf(stored.Spec.Driver+"/"+handle), Labels: stored.Labels, Annotations: stored.Annotations, Finalizers: []string{finalizerContent},
+			Name: "vsc-" + hashToUUID(stored.Spec.Driver+"/"+handle), Labels: stored.Labels, Annotations: stored.Annotations, Finalizers: []string{finalizerContent},
 		},
 		Spec: snapshotv1.VolumeSnapshotContentSpec{
 			VolumeSnapshotRef: corev1.ObjectReference{
@@ -137,8 +137,8 @@ func (d *deleteAction) deleteDuplicate(ctx context.Context, stored *snapshotv1.V
 	return d.deleteObject(ctx, duplicate)
 }
 
-// uuidOf is a text in the form of a UUID.
-func uuidOf(text string) string {
+// hashToUUID returns a text in the form of a UUID.
+func hashToUUID(text string) string {
 	digest := hashText(text)
 	h := hex.EncodeToString(digest[:16])
 	return strings.Join([]string{h[:8], h[8:12], h[12:16], h[16:20], h[20:]}, "-")

@@ -109,7 +109,7 @@ func (s *Snapshotter) beginSnapshot(ctx context.Context, of *snapshotSubject, pl
 	s.watching.Go(func() {
 		watching, stop := context.WithCancel(ctx)
 		defer stop()
-		h, made := s.beginOne(ctx, of, b, places, stop)
+		h, made := s.beginLockedSnapshot(ctx, of, b, places, stop)
 		close(b.ready)
 		if made == nil {
 			return
@@ -122,9 +122,9 @@ func (s *Snapshotter) beginSnapshot(ctx context.Context, of *snapshotSubject, pl
 	})
 }
 
-// beginOne locks the volume and creates the snapshot, and sets b, which holdVolume returns to the action on the
+// beginLockedSnapshot locks the volume and creates the snapshot, and sets b, which holdVolume returns to the action on the
 // claim. When that unlocks the volume, stop is called. It returns nil if there is no snapshot to wait for.
-func (s *Snapshotter) beginOne(ctx context.Context, of *snapshotSubject, b *begunSnapshot, places chan struct{}, stop func()) (*heldVolume, *snapshotv1.VolumeSnapshot) {
+func (s *Snapshotter) beginLockedSnapshot(ctx context.Context, of *snapshotSubject, b *begunSnapshot, places chan struct{}, stop func()) (*heldVolume, *snapshotv1.VolumeSnapshot) {
 	h, err := s.lockVolume(ctx, of)
 	if err != nil {
 		if errors.Is(err, ErrBusy) {

@@ -206,9 +206,9 @@ const suffixes = "bcdfghjklmnpqrstvwxz2456789"
 // maxStem is how much of "velero-<claim>-" a name keeps (Velero 1.18, by generateName).
 const maxStem = 58
 
-// nameOf is the name of the snapshot with this key; of several, where another's object has a name
+// nameSnapshot returns the name of the snapshot with this key; of several, where another's object has a name
 // already, they are tried in the order of turn.
-func nameOf(claim, key string, turn int) string {
+func nameSnapshot(claim, key string, turn int) string {
 	const digits = 5
 	sum := hashText(fmt.Sprintf("%s/%d", key, turn))
 	var name strings.Builder

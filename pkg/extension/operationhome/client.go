@@ -47,8 +47,10 @@ func NewClient(peers Peers, dial func(instance, address string) (*grpc.ClientCon
 	return &Client{peers: peers, dial: dial, own: own, conns: map[string]connection{}}
 }
 
-// isOwn reports whether an instance is that of this process.
-func (c *Client) isOwn(instance string) bool { return c.own != nil && c.own.Instance == instance }
+// isOwnInstance reports whether an instance is that of this process.
+func (c *Client) isOwnInstance(instance string) bool {
+	return c.own != nil && c.own.Instance == instance
+}
 
 // Close ends the connections, and calls under way with them.
 func (c *Client) Close() {
@@ -87,7 +89,7 @@ func (c *Client) connectInstance(ctx context.Context, instance string) (operatio
 // ConnectInstance returns a connection to the instance, which the Client keeps and closes. The error wraps ErrGone once
 // that has ended.
 func (c *Client) ConnectInstance(ctx context.Context, instance string) (grpc.ClientConnInterface, error) {
-	if c.isOwn(instance) {
+	if c.isOwnInstance(instance) {
 		return nil, fmt.Errorf("%w: it is no process of this instance any more", ErrGone)
 	}
 	address, gone, err := c.peers.Find(ctx, instance)
@@ -130,7 +132,7 @@ var _ action.Operations = (*Home)(nil)
 // At returns the process with this start ID of the instance. Its errors wrap ErrGone once the
 // process or the instance has ended; others are those of action.Operations.
 func (c *Client) At(instance, process string) action.Operations {
-	if c.isOwn(instance) && c.own.Processes.Alive(process) {
+	if c.isOwnInstance(instance) && c.own.Processes.Alive(process) {
 		return c.own.Processes
 	}
 	return &Home{client: c, instance: instance, process: process}
@@ -226,7 +228,7 @@ func (h *Home) streamLogs(ctx context.Context, req *operationv1.StreamLogsReques
 
 // Forget lets the instance stop keeping the operation's process for it.
 func (c *Client) Forget(ctx context.Context, instance, process string, op action.Operation) error {
-	if c.isOwn(instance) {
+	if c.isOwnInstance(instance) {
 		c.own.Processes.Forget(op)
 		return nil
 	}

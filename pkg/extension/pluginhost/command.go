@@ -121,7 +121,7 @@ func (c *command) killProcess() {
 	killGroup(c.pid)
 }
 
-func (c *command) isGone() bool {
+func (c *command) hasExited() bool {
 	select {
 	case <-c.exited:
 		return true

@@ -35,7 +35,7 @@ func (h *Host) listPlugins(ctx context.Context, paths []string) []binaryListing 
 	group.SetLimit(askedAtOnce)
 	for i, path := range paths {
 		group.Go(func() error {
-			listings[i] = h.askOne(ctx, path)
+			listings[i] = h.listBinary(ctx, path)
 			return nil
 		})
 	}
@@ -43,7 +43,7 @@ func (h *Host) listPlugins(ctx context.Context, paths []string) []binaryListing 
 	return listings
 }
 
-func (h *Host) askOne(ctx context.Context, path string) binaryListing {
+func (h *Host) listBinary(ctx context.Context, path string) binaryListing {
 	w := newWorker(ctx, h.specFor(path, h.cfg.Log))
 	defer w.close()
 	l := binaryListing{path: path}

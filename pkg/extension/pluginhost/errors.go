@@ -100,8 +100,8 @@ const maxRemoteMessage = 4 << 10
 // panicPrefix starts the message of a panic that Velero's framework caught, with code Aborted.
 const panicPrefix = "plugin panicked:"
 
-// asRemote makes an error of the status a call came back with; the process is known to live.
-func asRemote(err error) error {
+// convertStatus makes an error of the status a call came back with; the process is known to live.
+func convertStatus(err error) error {
 	s := status.Convert(err)
 	message := s.Message()
 	switch {

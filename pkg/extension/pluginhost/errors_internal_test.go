@@ -19,7 +19,7 @@ func TestOnlyTheSDKsReasonMeansAnUnknownOperation(t *testing.T) {
 			require.NoError(t, err)
 		}
 		remote := new(RemoteError)
-		require.ErrorAs(t, asRemote(s.Err()), &remote)
+		require.ErrorAs(t, convertStatus(s.Err()), &remote)
 		require.Equal(t, codes.NotFound, remote.Code)
 		require.Equal(t, want, remote.Reason, domain)
 	}

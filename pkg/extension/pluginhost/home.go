@@ -39,7 +39,7 @@ func (w *worker) isRunning(startID string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for p := range w.live {
-		if id := p.started.Load(); id != nil && *id == startID && !p.cmd.isGone() {
+		if id := p.started.Load(); id != nil && *id == startID && !p.cmd.hasExited() {
 			return true
 		}
 	}
@@ -61,7 +61,7 @@ func (w *worker) homeProcess(op action.Operation) *process {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	p := w.homes[op]
-	if p == nil || p.cmd.isGone() {
+	if p == nil || p.cmd.hasExited() {
 		return nil
 	}
 	p.calls++
@@ -79,7 +79,7 @@ func (w *worker) countInhabitants() int {
 func (w *worker) addOperation(op action.Operation, p *process) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.homes[op] == p || p.cmd.isGone() || w.closed {
+	if w.homes[op] == p || p.cmd.hasExited() || w.closed {
 		return
 	}
 	w.removeLocked(op)

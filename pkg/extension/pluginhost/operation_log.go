@@ -38,7 +38,7 @@ func (o *Operations) Logs(ctx context.Context, op action.Operation, job []byte, 
 		case !isAsynchronous(p.registration.Kind):
 			err = fmt.Errorf("%s %s: %w", clipText(op.Kind), clipText(op.Action), action.ErrNoLogs)
 		default:
-			r := &pluginv1.LogsRequest{Kind: ourKind(p.registration.Kind), Plugin: p.name, OperationId: op.ID, Job: job, Follow: follow}
+			r := &pluginv1.LogsRequest{Kind: contractKind(p.registration.Kind), Plugin: p.name, OperationId: op.ID, Job: job, Follow: follow}
 			if !since.IsZero() {
 				r.Since = timestamppb.New(since)
 			}
@@ -90,7 +90,7 @@ func (p *plugin) streamLogs(ctx context.Context, c pluginCall, r *pluginv1.LogsR
 
 // logLine bounds a line.
 func logLine(line *pluginv1.LogsResponse) action.LogLine {
-	r := action.LogLine{Time: timeOf(line.GetTime()), Level: logLevel(line.GetLevel()), Message: plainText(line.GetMessage())}
+	r := action.LogLine{Time: convertTimestamp(line.GetTime()), Level: logLevel(line.GetLevel()), Message: plainText(line.GetMessage())}
 	keys := slices.Sorted(maps.Keys(line.GetFields()))
 	for _, key := range keys[:min(len(keys), maxLogFields)] {
 		if r.Fields == nil {

@@ -65,7 +65,7 @@ func (p *plugin) readSelector(ctx context.Context, veleros func(context.Context,
 }
 
 func (p *plugin) describedSelector(ctx context.Context, at *process) (action.Selector, error) {
-	answer, err := pluginv1.NewPluginServiceClient(at.conn).AppliesTo(ctx, &pluginv1.AppliesToRequest{Kind: ourKind(p.registration.Kind), Plugin: p.name})
+	answer, err := pluginv1.NewPluginServiceClient(at.conn).AppliesTo(ctx, &pluginv1.AppliesToRequest{Kind: contractKind(p.registration.Kind), Plugin: p.name})
 	if err != nil {
 		return action.Selector{}, err
 	}
@@ -81,8 +81,8 @@ func (p *plugin) describedSelector(ctx context.Context, at *process) (action.Sel
 	}, nil
 }
 
-// ourKind is the kind's value in Holdfast's own contract.
-func ourKind(kind Kind) pluginv1.Kind {
+// contractKind returns the kind's value in Holdfast's own contract.
+func contractKind(kind Kind) pluginv1.Kind {
 	for value, k := range contractKinds {
 		if k == kind {
 			return value

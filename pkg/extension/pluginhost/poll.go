@@ -56,7 +56,7 @@ func operationProgress(ctx context.Context, conn grpc.ClientConnInterface, op ac
 		return progressOf(answer.GetProgress())
 	default:
 		answer, err := pluginv1.NewAsyncActionServiceClient(conn).Progress(ctx, &pluginv1.ProgressRequest{
-			Kind: ourKind(kind), Plugin: op.Action, OperationId: op.ID, Job: job}, bound)
+			Kind: contractKind(kind), Plugin: op.Action, OperationId: op.ID, Job: job}, bound)
 		if err != nil {
 			return action.Progress{}, err
 		}
@@ -88,7 +88,7 @@ func cancelOperation(ctx context.Context, conn grpc.ClientConnInterface, op acti
 			Plugin: op.Action, OperationId: op.ID, Restore: job})
 		return err == nil, err
 	default:
-		r := &pluginv1.CancelRequest{Kind: ourKind(kind), Plugin: op.Action, OperationId: op.ID, Job: job}
+		r := &pluginv1.CancelRequest{Kind: contractKind(kind), Plugin: op.Action, OperationId: op.ID, Job: job}
 		if grace > 0 {
 			r.Grace = durationpb.New(grace)
 		}

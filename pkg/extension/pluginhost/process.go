@@ -161,7 +161,7 @@ func (p *process) limitStart(ctx context.Context, end context.CancelCauseFunc) (
 		case <-ctx.Done():
 		}
 		p.cmd.killProcess()
-		p.hangUp()
+		p.closeConnection()
 	}()
 	return func() {
 		timer.Stop()
@@ -170,8 +170,8 @@ func (p *process) limitStart(ctx context.Context, end context.CancelCauseFunc) (
 	}
 }
 
-// hangUp closes the connection, if there is one.
-func (p *process) hangUp() {
+// closeConnection closes the connection, if there is one.
+func (p *process) closeConnection() {
 	if conn := p.dialed.Load(); conn != nil {
 		_ = conn.Close() // usually not the only time
 	}
@@ -241,10 +241,10 @@ func (s *processSpec) notStarted(ctx context.Context, cmd *command, err error) e
 	return fmt.Errorf("%w: %s", ErrStart, clipText(err.Error()))
 }
 
-// isLost reports whether a failed call failed because the process or the connection is gone. A plugin
+// isProcessLost reports whether a failed call failed because the process or the connection is gone. A plugin
 // may itself answer Unavailable; then both are there a moment later.
-func (p *process) isLost(ctx context.Context, err error) bool {
-	if p.cmd.isGone() {
+func (p *process) isProcessLost(ctx context.Context, err error) bool {
+	if p.cmd.hasExited() {
 		return true
 	}
 	if status.Code(err) != codes.Unavailable {
@@ -259,7 +259,7 @@ func (p *process) isLost(ctx context.Context, err error) bool {
 		case <-ctx.Done():
 		}
 	}()
-	return p.conn.WaitForStateChange(ctx, connectivity.Ready) || p.cmd.isGone()
+	return p.conn.WaitForStateChange(ctx, connectivity.Ready) || p.cmd.hasExited()
 }
 
 // crashError describes the end of a process that was lost, which may take a moment to be seen.
@@ -289,7 +289,7 @@ func (p *process) endProcess() {
 	case <-timer.C():
 	}
 	p.cmd.killProcess()
-	p.hangUp() // a child that got away may hold the other end and never answer
+	p.closeConnection() // a child that got away may hold the other end and never answer
 	<-over
 	_ = os.RemoveAll(p.sockets) // what stays is empty
 }

@@ -27,7 +27,7 @@ func progressOf(p *velero.OperationProgress) (action.Progress, error) {
 	}
 	r := action.Progress{
 		Done: p.GetCompleted(), Completed: max(p.GetNCompleted(), 0), Total: max(p.GetNTotal(), 0), Units: plainText(p.GetOperationUnits()),
-		Description: plainText(p.GetDescription()), Started: timeOf(p.GetStarted()), Updated: timeOf(p.GetUpdated()),
+		Description: plainText(p.GetDescription()), Started: convertTimestamp(p.GetStarted()), Updated: convertTimestamp(p.GetUpdated()),
 	}
 	if r.Done && p.GetErr() != "" {
 		r.Err = orDefault(plainText(p.GetErr()), unexplained)
@@ -42,7 +42,7 @@ func ownProgressOf(p *pluginv1.OperationProgress) (action.Progress, error) {
 	}
 	r := action.Progress{
 		Completed: max(p.GetDone(), 0), Total: max(p.GetTotal(), 0), Units: plainText(p.GetUnit()),
-		Description: plainText(p.GetDescription()), Started: timeOf(p.GetStarted()), Updated: timeOf(p.GetUpdated()),
+		Description: plainText(p.GetDescription()), Started: convertTimestamp(p.GetStarted()), Updated: convertTimestamp(p.GetUpdated()),
 	}
 	switch p.GetState() {
 	case pluginv1.OperationState_OPERATION_STATE_PENDING, pluginv1.OperationState_OPERATION_STATE_RUNNING:
@@ -58,8 +58,8 @@ func ownProgressOf(p *pluginv1.OperationProgress) (action.Progress, error) {
 	return r, nil
 }
 
-// timeOf returns the zero time for an absent or impossible timestamp.
-func timeOf(t *timestamppb.Timestamp) time.Time {
+// convertTimestamp returns the zero time for an absent or impossible timestamp.
+func convertTimestamp(t *timestamppb.Timestamp) time.Time {
 	if !t.IsValid() {
 		return time.Time{}
 	}

@@ -36,7 +36,7 @@ func (h *Host) retryListings(ctx context.Context) {
 		if h.listings[i].err == nil {
 			continue
 		}
-		answer := h.askOne(ctx, path)
+		answer := h.listBinary(ctx, path)
 		if ctx.Err() != nil {
 			return
 		}

@@ -53,7 +53,7 @@ func (p *process) traceCall(ctx context.Context, method string, request, answer 
 	err := next(ctx, method, request, answer, conn, opts...)
 	failed := err
 	if err != nil {
-		failed = asRemote(err)
+		failed = convertStatus(err)
 		if ctx.Err() != nil {
 			failed = contextCause(ctx)
 		}

@@ -145,10 +145,10 @@ func (w *worker) classifyFailure(ctx, callCtx context.Context, p *process, err e
 		return answered, err // our own view of the answer
 	case w.isClosed():
 		return unknown, ErrClosed
-	case p.isLost(ctx, err):
+	case p.isProcessLost(ctx, err):
 		return died, p.crashError(ctx, err)
 	}
-	return answered, asRemote(err)
+	return answered, convertStatus(err)
 }
 
 func (w *worker) isClosed() bool {
@@ -185,7 +185,7 @@ func (w *worker) offerProcess(ctx context.Context, by who) (*process, *startAtte
 	if w.closed {
 		return nil, nil, ErrClosed
 	}
-	if p := w.current; p != nil && p.cmd.isGone() {
+	if p := w.current; p != nil && p.cmd.hasExited() {
 		if p.calls == 0 { // else it is counted where they end
 			w.backoffs.countDeath(w.backoffKey(who{}), fmt.Errorf("%w: %s", ErrCrashed, p.cmd.exitReason()), w.spec)
 		}

@@ -37,7 +37,7 @@ type Backupper struct {
 	surveys map[string]*survey // by namespace
 	claims  map[client.ObjectKey]*claimFacts
 	// taken are the Pods of requests, by claim; past are the volumes that earlier holders requested,
-	// by the hash of the operation. Nil before findPast.
+	// by the hash of the operation. Nil before findEarlierRequests.
 	taken  map[client.ObjectKey]string
 	past   map[string]map[string]struct{}
 	agents *agents

@@ -146,7 +146,7 @@ func (b *Backupper) Takes(ctx context.Context, namespace, claim string, final bo
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	key := client.ObjectKey{Namespace: namespace, Name: claim}
-	if err := b.findPast(ctx); err != nil {
+	if err := b.findEarlierRequests(ctx); err != nil {
 		return false, err
 	}
 	if _, taken := b.taken[key]; taken {

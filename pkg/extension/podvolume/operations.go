@@ -67,8 +67,8 @@ func movePrefix(action string) string {
 // isOfRestore reports whether an action is one of restores.
 func isOfRestore(action string) bool { return action == NameRestore || action == NameDownload }
 
-// isOwn reports whether an operation is of an action of this package.
-func isOwn(op action.Operation) bool {
+// isPodVolumeOperation reports whether an operation is of an action of this package.
+func isPodVolumeOperation(op action.Operation) bool {
 	return op.Action == NameBackup || op.Action == NameRestore || movePrefix(op.Action) != ""
 }
 
@@ -136,7 +136,7 @@ func describeRequests[T any](list []T, describe func(*T) Request) (all []Request
 // Progress sums up the requests of the operation, which ends when all of them have. A request that
 // no controller accepts in time is cancelled, so that none accepts it later.
 func (o *Operations) Progress(ctx context.Context, op action.Operation, job []byte) (p action.Progress, err error) {
-	if !isOwn(op) {
+	if !isPodVolumeOperation(op) {
 		return o.Others.Progress(ctx, op, job)
 	}
 	all, begun, err := o.recentRequests(ctx, op, job)
@@ -196,7 +196,7 @@ func addProgress(p *action.Progress, r *Request) {
 // Cancel asks for the end of the requests of the operation. The identifier of an operation comes
 // from a bucket: a request that is not labelled as one of the job is left alone, which is an error.
 func (o *Operations) Cancel(ctx context.Context, op action.Operation, job []byte, grace time.Duration) (accepted bool, err error) {
-	if !isOwn(op) {
+	if !isPodVolumeOperation(op) {
 		return o.Others.Cancel(ctx, op, job, grace)
 	}
 	owner, err := decodeOwner(job)
@@ -222,7 +222,7 @@ func (o *Operations) Cancel(ctx context.Context, op action.Operation, job []byte
 
 // Logs returns nothing: what a mover logs is in its Pod.
 func (o *Operations) Logs(ctx context.Context, op action.Operation, job []byte, since time.Time, follow bool) iter.Seq2[action.LogLine, error] {
-	if !isOwn(op) {
+	if !isPodVolumeOperation(op) {
 		return o.Others.Logs(ctx, op, job, since, follow)
 	}
 	return func(func(action.LogLine, error) bool) {}

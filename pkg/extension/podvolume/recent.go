@@ -48,7 +48,7 @@ func (o *Operations) recentRequests(ctx context.Context, op action.Operation, jo
 	if isOfRestore(op.Action) {
 		label = velerov1.LabelRestoreUID
 	}
-	list := o.recent.ofJob(op.Action+"/"+owner.Metadata.UID, o.Clock.Now())
+	list := o.recent.getJobList(op.Action+"/"+owner.Metadata.UID, o.Clock.Now())
 	_, requests, err := list.readRequests(o.Clock.Now(), time.Time{}, func() ([]Request, error) {
 		return o.listRequests(ctx, op.Action, map[string]string{label: owner.Metadata.UID})
 	})
@@ -59,8 +59,8 @@ func (o *Operations) recentRequests(ctx context.Context, op action.Operation, jo
 	return all, begun, err
 }
 
-// ofJob returns the list of a job. Those that nobody asked for lately are dropped.
-func (l *recentLists) ofJob(key string, now time.Time) *recentList {
+// getJobList returns the list of a job. Those that nobody asked for lately are dropped.
+func (l *recentLists) getJobList(key string, now time.Time) *recentList {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for k, one := range l.jobs {

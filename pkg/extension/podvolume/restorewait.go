@@ -45,11 +45,11 @@ type body = map[string]any
 
 // HasWait reports whether the spec of a Pod has the init container of a restore.
 func HasWait(spec map[string]any) bool {
-	return slices.ContainsFunc(listAt(spec, "initContainers"), isWait)
+	return slices.ContainsFunc(listAt(spec, "initContainers"), isWaitEntry)
 }
 
-// isWait reports whether a container or volume is that of a restore.
-func isWait(entry any) bool {
+// isWaitEntry reports whether a container or volume is that of a restore.
+func isWaitEntry(entry any) bool {
 	e, _ := entry.(body)
 	name, _ := e["name"].(string)
 	return slices.Contains(waitContainers, name)
@@ -58,8 +58,8 @@ func isWait(entry any) bool {
 // SetWait returns the spec of a Pod with the init container first and its volume last, and without those
 // of earlier restores. With no volumes to wait for it has none. The spec given is not changed.
 func SetWait(spec map[string]any, w *Wait) map[string]any {
-	containers := slices.DeleteFunc(slices.Clone(listAt(spec, "initContainers")), isWait)
-	volumes := slices.DeleteFunc(slices.Clone(listAt(spec, "volumes")), isWait)
+	containers := slices.DeleteFunc(slices.Clone(listAt(spec, "initContainers")), isWaitEntry)
+	volumes := slices.DeleteFunc(slices.Clone(listAt(spec, "volumes")), isWaitEntry)
 	lists := map[string][]any{}
 	if len(w.Volumes) > 0 {
 		lists["containers"] = slices.Clone(listAt(spec, "containers"))
@@ -127,7 +127,7 @@ func (w *Wait) buildContainer(spec body) body {
 	mounts = append(mounts, body{"name": WaitContainer, "mountPath": waitState})
 	return body{
 		"name": WaitContainer, "image": w.Image, "args": args, "volumeMounts": mounts, "securityContext": w.securityOf(spec),
-		"resources": w.Config.resourcesOf(w.userOf(spec)),
+		"resources": w.Config.resourcesOf(w.chooseContainer(spec)),
 	}
 }
 
@@ -139,7 +139,7 @@ func (w *Wait) securityOf(spec body) body {
 	if w.Config.security != nil {
 		return maps.Clone(w.Config.security)
 	}
-	pod, own := mapAt(spec, "securityContext"), maps.Clone(mapAt(w.userOf(spec), "securityContext"))
+	pod, own := mapAt(spec, "securityContext"), maps.Clone(mapAt(w.chooseContainer(spec), "securityContext"))
 	if len(own) == 0 {
 		own = body{
 			"allowPrivilegeEscalation": false, "capabilities": body{"drop": []any{"ALL"}},
@@ -166,8 +166,8 @@ func (w *Wait) securityOf(spec body) body {
 	return own
 }
 
-// userOf returns the first container that mounts one of the volumes, or the first of all.
-func (w *Wait) userOf(spec body) body {
+// chooseContainer returns the first container that mounts one of the volumes, or the first of all.
+func (w *Wait) chooseContainer(spec body) body {
 	containers := listAt(spec, "containers")
 	if len(containers) == 0 {
 		return nil

@@ -33,7 +33,7 @@ func (b *Backupper) surveyNamespace(ctx context.Context, namespace string) (*sur
 	if known := b.surveys[namespace]; known != nil {
 		return known, nil
 	}
-	if err := b.findPast(ctx); err != nil {
+	if err := b.findEarlierRequests(ctx); err != nil {
 		return nil, err
 	}
 	s := &survey{pods: map[string]podFacts{}, owners: map[string]string{}}
@@ -114,8 +114,8 @@ func factsOf(pod *corev1.Pod) podFacts {
 // isRunning reports whether a mover can reach the volumes of the Pod.
 func (p *podFacts) isRunning() bool { return p.phase == corev1.PodRunning && p.node != "" && !p.leaves }
 
-// findPast finds the requests that earlier holders of the backup made.
-func (b *Backupper) findPast(ctx context.Context) error {
+// findEarlierRequests finds the requests that earlier holders of the backup made.
+func (b *Backupper) findEarlierRequests(ctx context.Context) error {
 	if b.taken != nil {
 		return nil
 	}

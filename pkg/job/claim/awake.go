@@ -47,11 +47,11 @@ func (i *Instance) isBeatDue() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	now := i.cfg.Clock.Now()
-	return i.lookDue(now) || !i.certainty.hasDeclared(i.cfg.idleDuration())
+	return i.isLookDue(now) || !i.certainty.hasDeclared(i.cfg.idleDuration())
 }
 
-// lookDue reports that the Leases of others are to be read in the next beat. i.mu must be held.
-func (i *Instance) lookDue(now time.Time) bool {
+// isLookDue reports that the Leases of others are to be read in the next beat. i.mu must be held.
+func (i *Instance) isLookDue(now time.Time) bool {
 	return i.isAwake(now) || now.Sub(i.beaten) >= i.cfg.idleDuration()/idleLooks
 }
 

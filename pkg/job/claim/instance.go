@@ -145,7 +145,7 @@ func (i *Instance) runBeat(ctx context.Context) {
 		return
 	}
 	i.mu.Lock()
-	look := i.lookDue(begin)
+	look := i.isLookDue(begin)
 	i.mu.Unlock()
 	if !look {
 		return
@@ -226,7 +226,7 @@ func (i *Instance) checkFree(held Claim, now time.Time) error {
 	if !i.ready {
 		return fmt.Errorf("instance %s has no lease yet", i.cfg.Name)
 	}
-	if held.Owner != "" && held.Owner != i.cfg.Name && !i.watch.isDead(held.Owner, now) {
+	if held.Owner != "" && held.Owner != i.cfg.Name && !i.watch.isHolderDead(held.Owner, now) {
 		return &HeldError{Owner: held.Owner, Address: held.Address}
 	}
 	return nil

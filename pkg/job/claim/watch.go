@@ -97,10 +97,10 @@ func (w *leaseWatch) updateHolder(name, version string, duration time.Duration, 
 	}
 }
 
-// isDead reports whether a holder is known to be dead; an unknown one is watched from the next answer
+// isHolderDead reports whether a holder is known to be dead; an unknown one is watched from the next answer
 // on. After an outdated answer none is: the holder may have renewed since, and if it has not, its
 // death is announced once more.
-func (w *leaseWatch) isDead(name string, now time.Time) bool {
+func (w *leaseWatch) isHolderDead(name string, now time.Time) bool {
 	h, known := w.seen[name]
 	switch {
 	case !known:

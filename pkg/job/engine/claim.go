@@ -34,7 +34,7 @@ func (e *Engine[T]) claimJob(ctx context.Context, next item) (*Held[T], Job[T], 
 		if acquireErr != nil && !hasUnreadableClaim(o) {
 			return acquireErr // a live instance holds it, or may
 		}
-		if decision, err = e.decide(ctx, o); err != nil {
+		if decision, err = e.decideAdmission(ctx, o); err != nil {
 			refused = err
 			return err
 		}

@@ -140,8 +140,8 @@ func (e *Engine[T]) Serve(ctx context.Context) error {
 	var group sync.WaitGroup
 	defer e.group.Wait()
 	defer group.Wait()
-	group.Go(func() { e.workOff(ctx) })
-	group.Go(func() { e.takeOver(ctx) })
+	group.Go(func() { e.runQueuedJobs(ctx) })
+	group.Go(func() { e.takeOverJobs(ctx) })
 	return e.cfg.Bus.Consume(ctx, e.cfg.Work, messaging.ConsumerConfig{Concurrency: e.cfg.Concurrency}, e.Handle)
 }
 

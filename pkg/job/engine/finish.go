@@ -31,7 +31,7 @@ func (h *Held[T]) Finish(ctx context.Context, end func(T) error) (final T, err e
 	err = h.engine.retryLoop().Do(ctx, "write the end of the job", func() error {
 		final, err = h.Update(ctx, func(o T) error {
 			if cfg.Kind.Terminal(o) {
-				return endedBy(o, sent)
+				return classifyEnd(o, sent)
 			}
 			if err := end(o); err != nil {
 				return err
@@ -49,9 +49,9 @@ func (h *Held[T]) Finish(ctx context.Context, end func(T) error) (final T, err e
 	return final, err
 }
 
-// endedBy is kube.ErrSkip if one of the contents that were sent is how the object ended, else
+// classifyEnd returns kube.ErrSkip if one of the contents that were sent is how the object ended, else
 // ErrEnded.
-func endedBy(o client.Object, sent map[string]bool) error {
+func classifyEnd(o client.Object, sent map[string]bool) error {
 	text, err := contentJSON(o)
 	switch {
 	case err != nil:

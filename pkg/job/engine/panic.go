@@ -29,8 +29,8 @@ func (e *Engine[T]) checkPanic(ctx context.Context, job item, err error) (bool, 
 	return true, ErrInternal
 }
 
-// decide is the decision about an object that no process holds.
-func (e *Engine[T]) decide(ctx context.Context, obj T) (Decision[T], error) {
+// decideAdmission decides about an object that no process holds.
+func (e *Engine[T]) decideAdmission(ctx context.Context, obj T) (Decision[T], error) {
 	c, _, damage := claim.Parse(obj)
 	if c.Panics >= panicLimit {
 		return e.cfg.Kind.GiveUp(obj, ErrInternal, c.Panics == panicLimit), nil

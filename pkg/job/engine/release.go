@@ -20,13 +20,13 @@ const releaseLimit = 5 * time.Second
 // server is away are repeated for five seconds. Nothing may be done for the job after that,
 // whatever it returns: the answer to the write may have been lost.
 func (h *Held[T]) Release(ctx context.Context, mutate func(T) error) error {
-	_, err := h.giveUp(ctx, mutate, false)
+	_, err := h.releaseClaim(ctx, mutate, false)
 	return err
 }
 
-// giveUp is Release. It also reports whether the claim is given up: that of a job that ended is not.
+// releaseClaim is Release. It also reports whether the claim is given up: that of a job that ended is not.
 // The claim keeps how many attempts panicked since the last progress.
-func (h *Held[T]) giveUp(ctx context.Context, mutate func(T) error, panicked bool) (released bool, err error) {
+func (h *Held[T]) releaseClaim(ctx context.Context, mutate func(T) error, panicked bool) (released bool, err error) {
 	free := claim.Claim{Epoch: h.Claim.Epoch, Panics: h.Claim.Panics}
 	if h.progressed.Load() {
 		free.Panics = 0
@@ -76,7 +76,7 @@ func (e *Engine[T]) releaseClaim(ctx context.Context, h *Held[T], panicked bool)
 	failpoint.HitIn(e.cfg.Service, "before-hand-over")
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), releaseLimit)
 	defer stop()
-	switch released, err := h.giveUp(ctx, nil, panicked); {
+	switch released, err := h.releaseClaim(ctx, nil, panicked); {
 	case errors.Is(err, claim.ErrLost):
 		h.Log.DebugContext(ctx, "Another instance holds the claim; nothing to release", "error", err)
 	case err != nil:

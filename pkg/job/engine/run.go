@@ -27,7 +27,7 @@ func (e *Engine[T]) Handle(ctx context.Context, hint *workv1.Hint) messaging.Out
 		return messaging.DeadLetter(fmt.Errorf("not a %s of namespace %s", e.cfg.ObjectKind, e.cfg.Namespace))
 	}
 	next := item{name: hint.GetName(), uid: types.UID(hint.GetUid())}
-	work, active := e.tryEnter(next)
+	work, active := e.takeFreePlace(next)
 	switch {
 	case active:
 		return messaging.Done()
@@ -59,8 +59,8 @@ func (e *Engine[T]) hintOutcome(ctx context.Context, err error) messaging.Outcom
 	return messaging.Retry(retryAfter, err)
 }
 
-// workOff works on the jobs of the workqueue, as far as there are places, until ctx ends.
-func (e *Engine[T]) workOff(ctx context.Context) {
+// runQueuedJobs works on the jobs of the workqueue, as far as there are places, until ctx ends.
+func (e *Engine[T]) runQueuedJobs(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():

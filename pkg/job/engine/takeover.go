@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
 )
 
-// takeOver finds the jobs of instances that die, until ctx ends; no message is needed for that.
-func (e *Engine[T]) takeOver(ctx context.Context) {
+// takeOverJobs finds the jobs of instances that die, until ctx ends; no message is needed for that.
+func (e *Engine[T]) takeOverJobs(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():

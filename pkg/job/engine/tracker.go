@@ -47,10 +47,10 @@ func newTracker(c clock.PassiveClock) *jobTracker {
 	return &jobTracker{clock: c, running: map[types.UID]*activity{}, failed: map[types.UID]time.Time{}}
 }
 
-// startIf begins the work on a job if ready returns an activity, in one step, and returns whether
+// startActivity begins the work on a job if ready returns an activity, in one step, and returns whether
 // the process works on it already: a second attempt would acquire the claim of the first. ready is
 // not called then.
-func (w *jobTracker) startIf(uid types.UID, ready func() *activity) (started *activity, active bool) {
+func (w *jobTracker) startActivity(uid types.UID, ready func() *activity) (started *activity, active bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if _, active = w.running[uid]; active {

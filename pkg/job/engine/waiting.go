@@ -6,11 +6,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// tryEnter makes a job the work of this process if a place is free, in one step: while no place is
+// takeFreePlace makes a job the work of this process if a place is free, in one step: while no place is
 // free, active reports the jobs that have them. The activity is nil if none is free, or if active:
 // the process works on the job already.
-func (e *Engine[T]) tryEnter(next item) (work *activity, active bool) {
-	return e.tracker.startIf(next.uid, func() *activity {
+func (e *Engine[T]) takeFreePlace(next item) (work *activity, active bool) {
+	return e.tracker.startActivity(next.uid, func() *activity {
 		if e.places.TryAcquire(1) {
 			return e.newActivity()
 		}
@@ -18,9 +18,9 @@ func (e *Engine[T]) tryEnter(next item) (work *activity, active bool) {
 	})
 }
 
-// enterPlace is tryEnter, but waits for a place, and reports which jobs have to wait.
+// enterPlace is takeFreePlace, but waits for a place, and reports which jobs have to wait.
 func (e *Engine[T]) enterPlace(ctx context.Context, next item) (*activity, error) {
-	if work, active := e.tryEnter(next); active || work != nil {
+	if work, active := e.takeFreePlace(next); active || work != nil {
 		return work, nil
 	}
 	for _, i := range e.queue.markFull() {
@@ -34,7 +34,7 @@ func (e *Engine[T]) acquirePlace(ctx context.Context, next item) (*activity, err
 	if err := e.places.Acquire(ctx, 1); err != nil {
 		return nil, context.Cause(ctx)
 	}
-	work, active := e.tracker.startIf(next.uid, e.newActivity)
+	work, active := e.tracker.startActivity(next.uid, e.newActivity)
 	if active {
 		e.places.Release(1)
 	}

@@ -49,7 +49,7 @@ func (c *Canceller) CancelOpen(ctx context.Context, l *Log, job client.Object, r
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", l.list.Job, err)
 	}
-	results := c.cancelAll(ctx, l, raw)
+	results := c.cancelOperations(ctx, l, raw)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -72,9 +72,9 @@ func (c *Canceller) CancelOpen(ctx context.Context, l *Log, job client.Object, r
 	return nil
 }
 
-// cancelAll calls the actions of the operations that have not ended, and returns what came of it in the
+// cancelOperations calls the actions of the operations that have not ended, and returns what came of it in the
 // order of the list.
-func (c *Canceller) cancelAll(ctx context.Context, l *Log, job []byte) []cancelResult {
+func (c *Canceller) cancelOperations(ctx context.Context, l *Log, job []byte) []cancelResult {
 	ctx, stop := context.WithTimeout(ctx, CancelLimit)
 	defer stop()
 	results := make([]cancelResult, len(l.states))
@@ -90,7 +90,7 @@ func (c *Canceller) cancelAll(ctx context.Context, l *Log, job []byte) []cancelR
 		group.Go(func() error {
 			return panics.ForEach(ctx, cancelsAtOnce, len(queue), func(ctx context.Context, n int) error {
 				i := queue[n]
-				results[i] = c.cancelOne(ctx, &l.list.Operations[i], job)
+				results[i] = c.cancelOperation(ctx, &l.list.Operations[i], job)
 				return nil
 			})
 		})
@@ -110,7 +110,7 @@ func (r cancelResult) describe(s *State) string {
 	switch {
 	case !r.called:
 		return "it was cancelled at " + s.CancelTime.UTC().Format(time.RFC3339) + " and has not ended; " + MayStillRun
-	case isLost(r.err):
+	case isOperationGone(r.err):
 		return "the operation is lost: " + r.err.Error()
 	case r.err != nil:
 		return fmt.Sprintf("the cancel was not acknowledged: %v; %s", r.err, MayStillRun)
@@ -120,8 +120,8 @@ func (r cancelResult) describe(s *State) string {
 	return "the cancel was acknowledged; " + MayStillRun
 }
 
-// isLost reports that there is no operation to be cancelled any more.
-func isLost(err error) bool {
+// isOperationGone reports that there is no operation to be cancelled any more.
+func isOperationGone(err error) bool {
 	return errors.Is(err, operationhome.ErrGone) || errors.Is(err, action.ErrUnknownOperation) || errors.Is(err, action.ErrUnknownAction)
 }
 
@@ -137,10 +137,10 @@ func (c *Canceller) forgetOperations(ctx context.Context, l *Log) {
 	}) // the calls return no error
 }
 
-// cancelOne cancels one operation.
-func (c *Canceller) cancelOne(ctx context.Context, op *Operation, job []byte) cancelResult {
+// cancelOperation cancels one operation.
+func (c *Canceller) cancelOperation(ctx context.Context, op *Operation, job []byte) cancelResult {
 	r := cancelResult{called: true}
-	loop := retry.Loop{Clock: c.Clock, Log: c.Log, Transient: func(err error) bool { return !isLost(err) }, Args: []any{"action", op.Action, "operation", op.ID}}
+	loop := retry.Loop{Clock: c.Clock, Log: c.Log, Transient: func(err error) bool { return !isOperationGone(err) }, Args: []any{"action", op.Action, "operation", op.ID}}
 	r.err = loop.Do(ctx, "cancel an operation", func() (err error) {
 		r.acknowledged, err = c.Actions.ActionOf(op).Cancel(ctx, op.ActionOperation(), job, CancelLimit)
 		return err

@@ -29,9 +29,9 @@ const (
 // limitChecker checks the operations of a list one after the other.
 type limitChecker struct{ operations, postItems int }
 
-// check returns an error that wraps jsonlimit.ErrLimit where a list does not take the operation after
+// checkOperation returns an error that wraps jsonlimit.ErrLimit where a list does not take the operation after
 // those before.
-func (l *limitChecker) check(op *Operation) error {
+func (l *limitChecker) checkOperation(op *Operation) error {
 	l.operations++
 	l.postItems += len(op.PostOperation)
 	switch {
@@ -51,14 +51,14 @@ func Decode(r io.Reader, member func(key string, value json.RawMessage) error) (
 	var limits limitChecker
 	err := decodeEach(r, member, func(op *Operation) error {
 		ops = append(ops, *op)
-		return limits.check(op)
+		return limits.checkOperation(op)
 	})
 	return ops, err
 }
 
 // Decodable returns the error that Decode would return.
 func Decodable(r io.Reader, member func(key string, value json.RawMessage) error) error {
-	return decodeEach(r, member, new(limitChecker).check)
+	return decodeEach(r, member, new(limitChecker).checkOperation)
 }
 
 func decodeEach(r io.Reader, member func(key string, value json.RawMessage) error, each func(*Operation) error) error {

@@ -165,12 +165,12 @@ func (v *Validator) availableLocation(ctx context.Context, field, name string, p
 		return nil, err
 	}
 	if loc.Status.Phase != velerov1.LocationPhaseAvailable {
-		problems.addProblem(field, "backup storage location %q is unavailable: %s", name, orElse(loc.Status.Message, "it has not been validated yet"))
+		problems.addProblem(field, "backup storage location %q is unavailable: %s", name, defaultText(loc.Status.Message, "it has not been validated yet"))
 	}
 	return loc, nil
 }
 
-func orElse(text, other string) string {
+func defaultText(text, other string) string {
 	if text == "" {
 		return other
 	}

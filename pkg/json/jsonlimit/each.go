@@ -35,7 +35,7 @@ func Each[T any](r io.Reader, limits Limits, do func(*T) error) error {
 	if err := decodeElements(decoder, in, limits, do); err != nil {
 		return err
 	}
-	return atEnd(decoder)
+	return requireEnd(decoder)
 }
 
 // EachIn decodes an object: the elements of the array under name as Each does, every other member
@@ -78,7 +78,7 @@ func EachIn[T any](r io.Reader, name string, limits Limits, member func(key stri
 	if _, err := decoder.Token(); err != nil { // the brace
 		return unexpectedTokenError(err)
 	}
-	return atEnd(decoder)
+	return requireEnd(decoder)
 }
 
 // decodeElements decodes the elements of the array that follows.
@@ -120,8 +120,8 @@ func decodeElements[T any](decoder *json.Decoder, in *byteMeter, limits Limits, 
 	return unexpectedTokenError(err)
 }
 
-// atEnd makes sure that nothing follows, and so that a checksum behind the text is looked at.
-func atEnd(decoder *json.Decoder) error {
+// requireEnd makes sure that nothing follows, and so that a checksum behind the text is looked at.
+func requireEnd(decoder *json.Decoder) error {
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
 		if err == nil {
 			err = errors.New("something follows the end")
@@ -156,19 +156,19 @@ func (m *byteMeter) allowElement() { m.left = m.element + separators }
 // reader, and whether it is taken must not.
 func (m *byteMeter) checkFits(value json.RawMessage) error {
 	if len(value) > m.element {
-		return m.tooLong()
+		return m.elementError()
 	}
 	return nil
 }
 
-func (m *byteMeter) tooLong() error {
+func (m *byteMeter) elementError() error {
 	return fmt.Errorf("%w: one value takes more than %d bytes", ErrLimit, m.element)
 }
 
 // Read implements io.Reader.
 func (m *byteMeter) Read(p []byte) (int, error) {
 	if m.left <= 0 {
-		return 0, m.tooLong()
+		return 0, m.elementError()
 	}
 	if m.text <= 0 {
 		return 0, m.atLimit()

@@ -21,7 +21,7 @@ func (s *Server) answerDiscovery(w http.ResponseWriter, path string) bool {
 		writeReply(w, http.StatusOK, metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"}})
 	case path == "apis":
 		writeReply(w, http.StatusOK, s.kinds.apiGroups(s.DeadGroups))
-	case path == "apis/apiregistration.k8s.io/v1/apiservices" && s.kinds.kindOf(apiServices) == nil:
+	case path == "apis/apiregistration.k8s.io/v1/apiservices" && s.kinds.findKind(apiServices) == nil:
 		writeReply(w, http.StatusOK, s.kinds.managedGroups())
 	case path == "api/v1", strings.HasPrefix(path, "apis/") && strings.Count(path, "/") == 2:
 		_, groupVersion, _ := strings.Cut(path, "/")

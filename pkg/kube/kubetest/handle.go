@@ -166,7 +166,7 @@ func (s *Server) handleRequest(w http.ResponseWriter, r *http.Request, body map[
 	listing := ok && r.Method == http.MethodGet && t.name == "" && s.callBefore(r)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := apiCall{w: w, r: r, storage: &s.storage, kinds: &s.kinds, kind: s.kinds.kindOf(t), target: t, body: body, defaults: s.Default}
+	c := apiCall{w: w, r: r, storage: &s.storage, kinds: &s.kinds, kind: s.kinds.findKind(t), target: t, body: body, defaults: s.Default}
 	switch {
 	case !ok || c.kind == nil:
 		writeFailure(w, http.StatusNotFound, metav1.StatusReasonNotFound, "the server could not find the requested resource")

@@ -12,15 +12,15 @@ type kinds []Kind
 
 // serveKind adds a kind, or replaces the one of the same name and version.
 func (all *kinds) serveKind(k Kind) {
-	if known := all.kindOf(target{group: k.Group, version: k.Version, resource: k.Resource}); known != nil {
+	if known := all.findKind(target{group: k.Group, version: k.Version, resource: k.Resource}); known != nil {
 		*known = k
 		return
 	}
 	*all = append(*all, k)
 }
 
-// kindOf is the one that a path speaks of; nil when it is not served.
-func (all kinds) kindOf(t target) *Kind {
+// findKind returns the kind that a path names; nil when it is not served.
+func (all kinds) findKind(t target) *Kind {
 	for i := range all {
 		if k := &all[i]; k.Group == t.group && k.Version == t.version && k.Resource == t.resource {
 			return k

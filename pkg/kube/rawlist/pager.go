@@ -50,7 +50,7 @@ func (p *pager) nextPage(ctx context.Context) (Page, error) {
 			p.advanceTo(page)
 			return page, nil
 		}
-		if err := p.giveUp(ctx, err, &tries, started); err != nil {
+		if err := p.checkRetry(ctx, err, &tries, started); err != nil {
 			return Page{}, err
 		}
 		if err := p.sink.Rollback(); err != nil {
@@ -105,8 +105,8 @@ func (p *pager) advanceTo(page Page) {
 	p.revision, p.token = page.Revision, page.Continue
 }
 
-// giveUp returns the error to end with, nil if another attempt is due.
-func (p *pager) giveUp(ctx context.Context, err error, tries *int, started time.Time) error {
+// checkRetry returns the error to end with, nil if another attempt is due.
+func (p *pager) checkRetry(ctx context.Context, err error, tries *int, started time.Time) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -141,14 +141,14 @@ func (p *pager) attemptPage(ctx context.Context) (Page, error) {
 	<-rq.done
 	watch.markIdle()
 	if rq.err != nil {
-		return Page{}, &retryableError{err: causeOr(rq.ctx, rq.err)}
+		return Page{}, &retryableError{err: causeOrError(rq.ctx, rq.err)}
 	}
 	if rq.resp.StatusCode != http.StatusOK {
 		return Page{}, responseError(rq.resp)
 	}
 	page, err := p.splitBody(ctx, &watchedReader{r: rq.resp.Body, watch: watch})
 	if f := (*retryableError)(nil); errors.As(err, &f) {
-		f.err = causeOr(rq.ctx, f.err)
+		f.err = causeOrError(rq.ctx, f.err)
 	}
 	if err != nil {
 		p.dropPrefetch()
@@ -181,8 +181,8 @@ func (p *pager) dropPrefetch() {
 	}
 }
 
-// causeOr names why a request was cancelled, if it was.
-func causeOr(ctx context.Context, err error) error {
+// causeOrError names why a request was cancelled, if it was.
+func causeOrError(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}

@@ -58,7 +58,7 @@ type Loop struct {
 // Do calls do until it succeeds, its error lasts, the budget is spent or ctx ends. It returns the
 // last error of do, or that of Between. what names the call in the log.
 func (l Loop) Do(ctx context.Context, what string, do func() error) error {
-	backoff := wait.Backoff{Duration: pauseOr(l.First, firstPause), Cap: pauseOr(l.Longest, longPause), Factor: factor, Jitter: jitter, Steps: steps}
+	backoff := wait.Backoff{Duration: pauseOrDefault(l.First, firstPause), Cap: pauseOrDefault(l.Longest, longPause), Factor: factor, Jitter: jitter, Steps: steps}
 	var since time.Time // the first failure
 	for {
 		err := do()
@@ -103,7 +103,7 @@ func Pause(ctx context.Context, c clock.WithTicker, d time.Duration) error {
 	}
 }
 
-func pauseOr(set, otherwise time.Duration) time.Duration {
+func pauseOrDefault(set, otherwise time.Duration) time.Duration {
 	if set > 0 {
 		return set
 	}

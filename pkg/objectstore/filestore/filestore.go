@@ -43,7 +43,7 @@ func Open(dir string) (*Store, error) {
 	}
 	s := &Store{root: root, dir: dir, temp: tempFiles{root: root}}
 	s.tree.root = root
-	s.tree.syncs = dirSyncs{sync: s.tree.syncNow, dirs: map[string]*dirSync{}}
+	s.tree.syncs = dirSyncs{sync: s.tree.syncDirectory, dirs: map[string]*dirSync{}}
 	s.temp.sweepStale()
 	return s, nil
 }

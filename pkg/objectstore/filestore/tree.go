@@ -14,9 +14,9 @@ type dirTree struct {
 	syncs dirSyncs
 }
 
-// makeAll creates dir and its parents; each new entry is made durable, or the object could vanish
+// makeDirectories creates dir and its parents; each new entry is made durable, or the object could vanish
 // with its directory.
-func (t *dirTree) makeAll(dir string) error {
+func (t *dirTree) makeDirectories(dir string) error {
 	if dir == "." {
 		return nil
 	}
@@ -44,7 +44,7 @@ func (t *dirTree) makeAll(dir string) error {
 // syncEntries makes the entries of a directory durable.
 func (t *dirTree) syncEntries(dir string) error { return t.syncs.syncDir(dir) }
 
-func (t *dirTree) syncNow(dir string) error {
+func (t *dirTree) syncDirectory(dir string) error {
 	d, err := t.root.Open(dir)
 	if err != nil {
 		return err

@@ -119,7 +119,7 @@ func (s *Store) writeObject(ctx context.Context, op, key string, publish func(tm
 func (s *Store) publishFile(op, tmp, key string, name func(tmp, key string) error) error {
 	var err error
 	for range publishTries {
-		if err = s.tree.makeAll(parentDir(key)); err == nil {
+		if err = s.tree.makeDirectories(parentDir(key)); err == nil {
 			err = name(tmp, key)
 		}
 		if !errors.Is(err, fs.ErrNotExist) {

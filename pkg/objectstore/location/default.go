@@ -13,15 +13,15 @@ import (
 func ChosenDefault(locs []velerov1.BackupStorageLocation) *velerov1.BackupStorageLocation {
 	var chosen *velerov1.BackupStorageLocation
 	for i := range locs {
-		if locs[i].Spec.Default && (chosen == nil || isLater(&locs[i], chosen)) {
+		if locs[i].Spec.Default && (chosen == nil || isNewerDefault(&locs[i], chosen)) {
 			chosen = &locs[i]
 		}
 	}
 	return chosen
 }
 
-// isLater reports that a was made the default after b.
-func isLater(a, b *velerov1.BackupStorageLocation) bool {
+// isNewerDefault reports that a was made the default after b.
+func isNewerDefault(a, b *velerov1.BackupStorageLocation) bool {
 	switch x, y := defaultRank(a), defaultRank(b); {
 	case x != y:
 		return x > y

@@ -109,7 +109,7 @@ func (o *Opener) OpenName(ctx context.Context, name string) (objectstore.Store, 
 }
 
 func (o *Opener) openStore(ctx context.Context, loc *velerov1.BackupStorageLocation) (objectstore.Store, error) {
-	place, err := placeOf(loc)
+	place, err := readBucketPlace(loc)
 	if err != nil {
 		return nil, err
 	}
@@ -161,9 +161,9 @@ func Provider(loc *velerov1.BackupStorageLocation) string {
 // bucketPlace is the prefix of a location in a bucket.
 type bucketPlace struct{ bucket, prefix string }
 
-// placeOf applies Velero's rules: slashes around bucket and prefix do not matter, the bucket holds
+// readBucketPlace applies Velero's rules: slashes around bucket and prefix do not matter, the bucket holds
 // none.
-func placeOf(loc *velerov1.BackupStorageLocation) (bucketPlace, error) {
+func readBucketPlace(loc *velerov1.BackupStorageLocation) (bucketPlace, error) {
 	spec := loc.Spec.ObjectStorage
 	if spec == nil {
 		return bucketPlace{}, errgrpc.Field("spec.objectStorage", "is required")

@@ -55,7 +55,7 @@ type backupHandOver struct{ handOver }
 
 // Start asks for the work. The key names the request, so a repeated call finds that of the first.
 func (a backupHandOver) Start(_ context.Context, in *plugin.AsyncBackupInput) (*plugin.AsyncBackupOutput, error) {
-	id, err := a.ask("backup", in.IdempotencyKey, in.Item)
+	id, err := a.makeRequest("backup", in.IdempotencyKey, in.Item)
 	return &plugin.AsyncBackupOutput{OperationID: id}, err
 }
 
@@ -63,40 +63,40 @@ type restoreHandOver struct{ handOver }
 
 // Start is that of a backup.
 func (a restoreHandOver) Start(_ context.Context, in *plugin.AsyncRestoreInput) (*plugin.AsyncRestoreOutput, error) {
-	id, err := a.ask("restore", in.IdempotencyKey, in.Item)
+	id, err := a.makeRequest("restore", in.IdempotencyKey, in.Item)
 	return &plugin.AsyncRestoreOutput{OperationID: id}, err
 }
 
-func (a handOver) path(id string) string {
+func (a handOver) requestPath(id string) string {
 	return filepath.Join(a.directory, strings.ReplaceAll(id, string(filepath.Separator), "_")+".json")
 }
 
-func (a handOver) ask(what, key string, claim *unstructured.Unstructured) (id string, err error) {
+func (a handOver) makeRequest(what, key string, claim *unstructured.Unstructured) (id string, err error) {
 	if a.directory == "" {
 		return "", nil
 	}
 	id = what + "-" + key
-	if _, err := os.Lstat(a.path(id)); err == nil {
+	if _, err := os.Lstat(a.requestPath(id)); err == nil {
 		return id, nil
 	}
 	now := time.Now().UTC().Truncate(time.Second) //nolint:forbidigo // nothing that is tested depends on it
-	return id, a.write(id, request{Claim: claim.GetNamespace() + "/" + claim.GetName(), Began: now})
+	return id, a.writeRequest(id, request{Claim: claim.GetNamespace() + "/" + claim.GetName(), Began: now})
 }
 
-// write makes a request whole or not at all.
-func (a handOver) write(id string, r request) error {
+// writeRequest makes a request whole or not at all.
+func (a handOver) writeRequest(id string, r request) error {
 	text, err := json.Marshal(r)
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(a.path(id)+".new", text, 0o600); err != nil {
+	if err := os.WriteFile(a.requestPath(id)+".new", text, 0o600); err != nil {
 		return err
 	}
-	return os.Rename(a.path(id)+".new", a.path(id))
+	return os.Rename(a.requestPath(id)+".new", a.requestPath(id))
 }
 
-func (a handOver) read(id string) (r request, err error) {
-	text, err := os.ReadFile(a.path(id))
+func (a handOver) readRequest(id string) (r request, err error) {
+	text, err := os.ReadFile(a.requestPath(id))
 	if errors.Is(err, fs.ErrNotExist) {
 		return r, fmt.Errorf("request %s: %w", id, plugin.ErrNoOperation)
 	}
@@ -108,7 +108,7 @@ func (a handOver) read(id string) (r request, err error) {
 
 // Progress reports how the work goes.
 func (a handOver) Progress(_ context.Context, op plugin.Operation) (plugin.Progress, error) {
-	r, err := a.read(op.ID)
+	r, err := a.readRequest(op.ID)
 	if err != nil {
 		return plugin.Progress{}, err
 	}
@@ -126,10 +126,10 @@ func (a handOver) Progress(_ context.Context, op plugin.Operation) (plugin.Progr
 
 // Cancel asks whoever does the work to stop.
 func (a handOver) Cancel(_ context.Context, op plugin.Operation, _ time.Duration) (bool, error) {
-	r, err := a.read(op.ID)
+	r, err := a.readRequest(op.ID)
 	if err != nil {
 		return false, err
 	}
 	r.Cancel = true
-	return true, a.write(op.ID, r)
+	return true, a.writeRequest(op.ID, r)
 }

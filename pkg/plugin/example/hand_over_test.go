@@ -36,7 +36,7 @@ func TestHandOver(t *testing.T) {
 	for want, r := range map[plugin.State]request{
 		plugin.Running: {Bytes: 1, Of: 2}, plugin.Succeeded: {State: "Done"}, plugin.Failed: {State: "Failed", Error: "no space left"},
 	} {
-		if err := worker.write(op.ID, r); err != nil {
+		if err := worker.writeRequest(op.ID, r); err != nil {
 			t.Fatal(err)
 		}
 		p, err := plugintest.Start(t, plugins()).AsyncBackupItemAction("example.com/hand-over").Progress(t.Context(), op)

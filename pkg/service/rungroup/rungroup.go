@@ -140,7 +140,7 @@ func (g *Group) partEnded(id int, name string, err error) {
 	defer g.mu.Unlock()
 	delete(g.running, id)
 	stopping := g.ctx.Err() != nil
-	if err != nil && (!stopping || !isEndOf(g.ctx, err)) {
+	if err != nil && (!stopping || !isContextEnd(g.ctx, err)) {
 		err = fmt.Errorf("%s: %w", name, err)
 		g.errs = append(g.errs, err)
 		g.cancel(err)
@@ -148,8 +148,8 @@ func (g *Group) partEnded(id int, name string, err error) {
 	g.closeIfIdle()
 }
 
-// isEndOf reports whether err is only that ctx has ended.
-func isEndOf(ctx context.Context, err error) bool {
+// isContextEnd reports whether err is only that ctx has ended.
+func isContextEnd(ctx context.Context, err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(ctx))
 }
 
@@ -171,11 +171,11 @@ func (g *Group) waitIdle() {
 	select {
 	case <-g.idle:
 	case <-timer.C():
-		g.giveUp()
+		g.reportStuckParts()
 	}
 }
 
-func (g *Group) giveUp() {
+func (g *Group) reportStuckParts() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if len(g.running) == 0 {

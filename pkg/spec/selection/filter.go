@@ -73,7 +73,7 @@ func NewFilter(spec Spec, namespaces []string, resolver Resolver) (*Filter, erro
 		namespaceSet:  make(map[string]struct{}, len(namespaces)),
 		selectors:     selectors,
 	}
-	if names, ok := allBut(namespaces); ok {
+	if names, ok := parseExclusions(namespaces); ok {
 		f.left = names
 		return f, nil
 	}
@@ -86,8 +86,8 @@ func NewFilter(spec Spec, namespaces []string, resolver Resolver) (*Filter, erro
 	return f, nil
 }
 
-// allBut reads a set as the ledger stores it: names with a "!" before them, then All.
-func allBut(namespaces []string) (map[string]struct{}, bool) {
+// parseExclusions reads a set as the ledger stores it: names with a "!" before them, then All.
+func parseExclusions(namespaces []string) (map[string]struct{}, bool) {
 	last := len(namespaces) - 1
 	if last < 1 || namespaces[last] != All {
 		return nil, false

@@ -97,7 +97,7 @@ func Create(ctx context.Context, location objectstore.Store, o Options) (*Reposi
 	if err != nil || r.Marked {
 		return r, err
 	}
-	if err := r.setUp(ctx); err != nil {
+	if err := r.setUpMaintenance(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("set up the repository: %w", err), r.Close(ctx))
 	}
 	return r, nil
@@ -251,8 +251,8 @@ func (s *objectStorage) readMark(ctx context.Context, uniqueID []byte) (bool, er
 	return true, nil
 }
 
-// setUp makes default@default the owner of maintenance and writes the mark.
-func (r *Repository) setUp(ctx context.Context) error {
+// setUpMaintenance makes default@default the owner of maintenance and writes the mark.
+func (r *Repository) setUpMaintenance(ctx context.Context) error {
 	err := r.Write(ctx, "set up", func(ctx context.Context, w repo.RepositoryWriter) error {
 		p, err := maintenance.GetParams(ctx, w)
 		if err != nil || p.Owner == clientName+"@"+clientName {

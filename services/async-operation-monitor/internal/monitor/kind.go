@@ -86,9 +86,9 @@ const defaultTimeout = 4 * time.Hour
 // operationTimeout is how long the operations of a job may take.
 func operationTimeout(s jobStatus) time.Duration { return cmp.Or(s.timeout, defaultTimeout) }
 
-// isOver reports whether the time that a job gives its operations, and grace, have passed since it
+// hasTimedOut reports whether the time that a job gives its operations, and grace, have passed since it
 // began.
-func (m *Monitor) isOver(obj client.Object, s jobStatus, grace time.Duration) bool {
+func (m *Monitor) hasTimedOut(obj client.Object, s jobStatus, grace time.Duration) bool {
 	since := s.started
 	if since == nil {
 		created := obj.GetCreationTimestamp()

@@ -187,12 +187,12 @@ func pollOperations[T client.Object](ctx context.Context, m *Monitor, k *jobKind
 	}
 	m.reportStalled(obj, report.Stalled)
 	switch {
-	case errors.Is(err, objectstore.ErrReadOnly) && m.isOver(obj, k.status(obj), m.Poller.Grace): // nothing can be recorded
+	case errors.Is(err, objectstore.ErrReadOnly) && m.hasTimedOut(obj, k.status(obj), m.Poller.Grace): // nothing can be recorded
 		return 0, abandonJob(ctx, m, k, obj, err)
 	case err != nil:
 		return 0, fmt.Errorf("poll the operations of %s %q: %w", k.name, obj.GetName(), err)
 	case report.Ended:
-		return 0, moveOn(ctx, m, k, obj, e.job.Summary())
+		return 0, advancePhase(ctx, m, k, obj, e.job.Summary())
 	}
 	noteProgress(ctx, m, k, e, obj)
 	return report.Next, nil

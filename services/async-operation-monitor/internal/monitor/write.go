@@ -19,8 +19,8 @@ import (
 // notePeriod is how often the progress of operations is written into their job.
 const notePeriod = 10 * time.Second
 
-// moveOn writes the phase that follows, for all operations have ended.
-func moveOn[T client.Object](ctx context.Context, m *Monitor, k *jobKind[T], obj T, sum operation.Summary) error {
+// advancePhase writes the phase that follows, for all operations have ended.
+func advancePhase[T client.Object](ctx context.Context, m *Monitor, k *jobKind[T], obj T, sum operation.Summary) error {
 	return movePhase(ctx, m, k, obj, sum.Failed > 0, func(obj T, now jobStatus) error {
 		*now.completed, *now.failed = sum.Completed, sum.Failed
 		return sum.WriteSummary(obj)
@@ -49,7 +49,7 @@ func movePhase[T client.Object](ctx context.Context, m *Monitor, k *jobKind[T], 
 		}
 		return change(obj, now)
 	})
-	if isGone(err) {
+	if isJobGone(err) {
 		return nil
 	}
 	if err != nil {
@@ -60,8 +60,8 @@ func movePhase[T client.Object](ctx context.Context, m *Monitor, k *jobKind[T], 
 	return nil
 }
 
-// isGone reports whether an object was deleted, or another one has its name.
-func isGone(err error) bool { return apierrors.IsNotFound(err) || errors.Is(err, kube.ErrReplaced) }
+// isJobGone reports whether an object was deleted, or another one has its name.
+func isJobGone(err error) bool { return apierrors.IsNotFound(err) || errors.Is(err, kube.ErrReplaced) }
 
 // noteProgress writes how far the operations are, when one has ended and else once a period. A failure is
 // left to the next poll.
@@ -82,7 +82,7 @@ func noteProgress[T client.Object](ctx context.Context, m *Monitor, k *jobKind[T
 		}
 		return sum.WriteSummary(obj)
 	})
-	if err != nil && !isGone(err) {
+	if err != nil && !isJobGone(err) {
 		m.Log.WarnContext(ctx, "Failed to write the progress of operations; will retry", "kind", k.name, "name", obj.GetName(), "error", err)
 		return
 	}

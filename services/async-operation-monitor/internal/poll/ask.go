@@ -10,9 +10,9 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 )
 
-// askDue calls Progress of the operations that are due, longest overdue first, and waits for the
+// pollDueOperations calls Progress of the operations that are due, longest overdue first, and waits for the
 // answers as long as the window is open.
-func (j *Job) askDue(ctx context.Context, turn Input) {
+func (j *Job) pollDueOperations(ctx context.Context, turn Input) {
 	list := j.dueOperations(turn)
 	if len(list) == 0 {
 		return
@@ -20,7 +20,7 @@ func (j *Job) askDue(ctx context.Context, turn Input) {
 	p, ops := j.poller, j.log.Operations()
 	closed := make(chan struct{})
 	defer close(closed)
-	answered := j.eachWithSlot(p.progress, list, closed, func(i int) { j.askOne(ctx, i, &ops[i], turn.JSON) })
+	answered := j.eachWithSlot(p.progress, list, closed, func(i int) { j.pollOperation(ctx, i, &ops[i], turn.JSON) })
 	timer := p.Clock.NewTimer(window)
 	defer timer.Stop()
 	select {
@@ -49,8 +49,8 @@ func (j *Job) dueOperations(turn Input) []int {
 	return list
 }
 
-// askOne makes one call and keeps the answer.
-func (j *Job) askOne(ctx context.Context, i int, op *operation.Operation, job []byte) {
+// pollOperation makes one call and keeps the answer.
+func (j *Job) pollOperation(ctx context.Context, i int, op *operation.Operation, job []byte) {
 	m := &j.memos[i]
 	j.mu.Lock()
 	m.calling = true

@@ -15,7 +15,7 @@ func (j *Job) settleRecords(ctx context.Context, turn Input) error {
 	timer := j.poller.Clock.NewTimer(window)
 	defer timer.Stop()
 	for {
-		err := j.recordDue(ctx, turn)
+		err := j.recordDueEvents(ctx, turn)
 		j.callCancels(ctx, turn)
 		if err != nil || !j.crowded {
 			return err
@@ -60,7 +60,7 @@ func (j *Job) callCancels(ctx context.Context, turn Input) {
 			m.sent = now
 			release := m.slot
 			m.slot = nil
-			j.poller.calls.Go(func() { j.cancelOne(ctx, i, &ops[i], turn.JSON, release) })
+			j.poller.calls.Go(func() { j.cancelOperation(ctx, i, &ops[i], turn.JSON, release) })
 		}
 		if m.slot != nil {
 			m.slot()
@@ -69,9 +69,9 @@ func (j *Job) callCancels(ctx context.Context, turn Input) {
 	}
 }
 
-// cancelOne makes one call within the grace period, and keeps the answer. Its slot is free once it
+// cancelOperation makes one call within the grace period, and keeps the answer. Its slot is free once it
 // returns, or when its time is over.
-func (j *Job) cancelOne(ctx context.Context, i int, op *operation.Operation, job []byte, release func()) {
+func (j *Job) cancelOperation(ctx context.Context, i int, op *operation.Operation, job []byte, release func()) {
 	p := j.poller
 	var accepted bool
 	var err error

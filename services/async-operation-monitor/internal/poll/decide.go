@@ -60,7 +60,7 @@ func decideCancelled(in *decisionInput, now time.Time) (events []operation.Event
 	switch {
 	case m.ended != nil:
 		end := *m.ended
-		end.Error = endedBy(s.Cancel, answer, m.ended.Error)
+		end.Error = explainFailure(s.Cancel, answer, m.ended.Error)
 		events = append(events, operation.Event{End: &end})
 	case repeats:
 		events = append(events, operation.Event{Cancel: s.Cancel})
@@ -89,7 +89,7 @@ func cancelReason(in *decisionInput, now time.Time) string {
 	if now.Before(deadline) || !polled {
 		return ""
 	}
-	return timedOut(in.timeout)
+	return timeoutReason(in.timeout)
 }
 
 // dueEvents returns what is to be recorded now. It changes nothing but the slots that intents to

@@ -137,7 +137,7 @@ func (j *Job) Poll(ctx context.Context, store objectstore.Store, turn Input) (Re
 		return Report{}, err
 	}
 	turn.Cancel = operation.ClipTo(turn.Cancel, maxReason)
-	j.askDue(ctx, turn)
+	j.pollDueOperations(ctx, turn)
 	now := j.poller.Clock.Now()
 	j.absorbAnswers(now)
 	err = j.settleRecords(ctx, turn)
@@ -145,9 +145,9 @@ func (j *Job) Poll(ctx context.Context, store objectstore.Store, turn Input) (Re
 	return report, err
 }
 
-// recordDue writes what is due to be recorded. Of several replicas one is first, and the others decide
+// recordDueEvents writes what is due to be recorded. Of several replicas one is first, and the others decide
 // again by what it wrote.
-func (j *Job) recordDue(ctx context.Context, turn Input) error {
+func (j *Job) recordDueEvents(ctx context.Context, turn Input) error {
 	var err error
 	for range maxRecords {
 		now := j.poller.Clock.Now()

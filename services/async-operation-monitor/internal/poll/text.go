@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 )
 
-// timedOut is the reason to cancel an operation that took too long.
-func timedOut(limit time.Duration) string { return fmt.Sprintf("timed out after %s", limit) }
+// timeoutReason returns the reason to cancel an operation that took too long.
+func timeoutReason(limit time.Duration) string { return fmt.Sprintf("timed out after %s", limit) }
 
 // lostPrefix begins the text of an operation that is not known any more.
 const lostPrefix = "the operation is lost: "
@@ -17,9 +17,9 @@ const lostPrefix = "the operation is lost: "
 // lostReason is why an operation failed that its action does not know.
 func lostReason(err error) string { return clipText(lostPrefix + err.Error()) }
 
-// endedBy is why an operation failed that ended while it was being cancelled, with that error or
+// explainFailure says why an operation failed that ended while it was being cancelled, with that error or
 // without one. What a cancelled operation did is not relied on.
-func endedBy(intent *operation.Cancel, answer *operation.Answer, ended string) string {
+func explainFailure(intent *operation.Cancel, answer *operation.Answer, ended string) string {
 	if ended == "" {
 		ended = "it completed"
 	}

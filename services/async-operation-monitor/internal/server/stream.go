@@ -39,7 +39,7 @@ func (s *Server) WatchOperations(req *operationv1.WatchOperationsRequest, stream
 // operationKey names an operation of a job.
 type operationKey struct{ action, id, resource, namespace, name string }
 
-func keyOf(o *operationv1.Operation) operationKey {
+func newOperationKey(o *operationv1.Operation) operationKey {
 	return operationKey{o.GetAction(), o.GetId(), o.GetGroupResource(), o.GetNamespace(), o.GetName()}
 }
 
@@ -57,7 +57,7 @@ func (w *streamState) sendChanges(now State) error {
 	var changed []*operationv1.Operation
 	for i := range now.Operations {
 		o := toProto(&now.Operations[i])
-		if k := keyOf(o); !proto.Equal(o, w.sent[k]) {
+		if k := newOperationKey(o); !proto.Equal(o, w.sent[k]) {
 			w.sent[k] = o
 			changed = append(changed, o)
 		}

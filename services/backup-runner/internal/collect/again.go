@@ -23,19 +23,19 @@ import (
 // holder. Errors and the epoch are as for Run.
 func StoreAgain(ctx context.Context, cfg Config, job Job, items []operation.Resource) (Result, error) {
 	uploads, cancel := context.WithCancel(ctx)
-	r := newRun(uploads, cfg, job)
+	r := newCollectRun(uploads, cfg, job)
 	defer func() {
 		cancel()
 		r.workers.discardUnfinished()
 		r.spools.Remove()
 	}()
-	if err := r.storeAgain(ctx, effect.Items(items)); err != nil {
+	if err := r.storeItemsAgain(ctx, effect.Items(items)); err != nil {
 		return Result{}, err
 	}
 	return r.results.sum, nil
 }
 
-func (r *collectRun) storeAgain(ctx context.Context, items []action.Item) error {
+func (r *collectRun) storeItemsAgain(ctx context.Context, items []action.Item) error {
 	r.afterwards = &checkpoint.PostOperation{}
 	if err := r.resumeAgain(ctx); err != nil {
 		return err
@@ -44,7 +44,7 @@ func (r *collectRun) storeAgain(ctx context.Context, items []action.Item) error 
 	if err := r.openReferences(ctx); err != nil {
 		return err
 	}
-	bound, err := r.bindAgain(ctx)
+	bound, err := r.rebindActions(ctx)
 	if err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func (r *collectRun) storeAgain(ctx context.Context, items []action.Item) error 
 	}
 	finder := &plan.Finder{Lister: r.cfg.Lister, Cut: r.job.Cut, Catalog: r.job.Catalog, Filter: r.job.Filter, Later: true}
 	read := &itemReading{finder: finder, items: set, out: out, progress: r.job.Progress}
-	if err := r.readAgain(ctx, read, items); err != nil {
+	if err := r.rereadItems(ctx, read, items); err != nil {
 		return err
 	}
 	if err := r.newStorer(bound, finder, set).Store(ctx, items, out); err != nil {
@@ -106,9 +106,9 @@ func (r *collectRun) resumeAgain(ctx context.Context) error {
 	return nil
 }
 
-// bindAgain calls AppliesTo of the actions. One that is missing now, and was not when the
+// rebindActions calls AppliesTo of the actions. One that is missing now, and was not when the
 // backup was collected, is an error of the backup, noted once.
-func (r *collectRun) bindAgain(ctx context.Context) (*actionset.Bound, error) {
+func (r *collectRun) rebindActions(ctx context.Context) (*actionset.Bound, error) {
 	var before checkpoint.Start
 	if r.past.Start != nil {
 		before = *r.past.Start

@@ -133,7 +133,7 @@ func (r *collectRun) recordOutcomes(ctx context.Context) error {
 // ended, or ErrStopped. The epoch must not have been used before.
 func Run(ctx context.Context, cfg Config, job Job) (Result, error) {
 	uploads, cancel := context.WithCancel(ctx)
-	r := newRun(uploads, cfg, job)
+	r := newCollectRun(uploads, cfg, job)
 	defer func() {
 		cancel() // after a failure nothing more is worth uploading
 		r.workers.discardUnfinished()

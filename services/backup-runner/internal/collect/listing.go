@@ -82,7 +82,7 @@ func (w *unitWorker) List(ctx context.Context, u *plan.Unit) error {
 	case errors.As(err, &broken):
 		return err
 	}
-	return s.giveUp(ctx, err)
+	return s.failUnit(ctx, err)
 }
 
 // listUnit reads the unit to its end, over as many revisions as it takes, from the page that token
@@ -153,8 +153,8 @@ func (w *unitWorker) renewExpired(ctx context.Context, s *unitSink, req *rawlist
 		Message: fmt.Sprintf("The server no longer has revision %s: the list goes on behind %q at a newer one", old, s.after)})
 }
 
-// giveUp ends the unit where it is, which is an error.
-func (s *unitSink) giveUp(ctx context.Context, err error) error {
+// failUnit ends the unit where it is, which is an error.
+func (s *unitSink) failUnit(ctx context.Context, err error) error {
 	s.w.cfg.Progress.Page(s.u.ID(), 0, 0)
 	message := "objects of this kind could not be listed: they are not backed up"
 	if s.begun {

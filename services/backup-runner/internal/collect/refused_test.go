@@ -193,7 +193,7 @@ func TestAllOutcomesAreRecordedAtTheEndOfARun(t *testing.T) {
 	s := newSetup(t, newEstateServer(), fiftyConfigMaps(), "a")
 	records, err := checkpoint.Open(t.Context(), s.store, "b1", "uid-1", 1)
 	require.NoError(t, err)
-	r := newRun(t.Context(), s.cfg, s.job)
+	r := newCollectRun(t.Context(), s.cfg, s.job)
 	r.intents = history.NewLog(records)
 	for i := range 2 {
 		r.intents.End(&checkpoint.Outcome{Call: checkpoint.Call{Action: "a.io/begins"}, Answer: effect.Answer{Body: make([]byte, 9<<20)}, Begun: &operation.Operation{ID: fmt.Sprint(i)}})

@@ -23,8 +23,8 @@ type itemReading struct {
 	progress *partwriter.Counter
 }
 
-// readAgain reads the items that no earlier holder read, and makes all of them durable.
-func (r *collectRun) readAgain(ctx context.Context, read *itemReading, items []action.Item) error {
+// rereadItems reads the items that no earlier holder read, and makes all of them durable.
+func (r *collectRun) rereadItems(ctx context.Context, read *itemReading, items []action.Item) error {
 	for r.afterwards.Read < len(items) && !r.workers.stop.Requested() {
 		if err := read.readItem(ctx, items[r.afterwards.Read]); err != nil {
 			return err

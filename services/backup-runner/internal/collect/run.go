@@ -39,7 +39,7 @@ type collectRun struct {
 	afterwards *checkpoint.PostOperation
 }
 
-func newRun(uploads context.Context, cfg Config, job Job) *collectRun {
+func newCollectRun(uploads context.Context, cfg Config, job Job) *collectRun {
 	return &collectRun{cfg: cfg, job: job, uploads: uploads, past: history.New(), facts: volumes.NewFacts(job.Backup),
 		workers: partWriters{stop: job.Stop}}
 }

@@ -23,7 +23,7 @@ func readRecords(ctx context.Context, s *State) error {
 	c := s.Composition
 	s.Contents.Hooks = velerov1.HookStatus{}
 	s.plan, s.volumes = commit.Plan(s.Backup, s.Cluster), newAboutVolumes(s.Dir)
-	s.volumes.ends, s.volumes.moves = s.endsOf(csisnapshot.NameSnapshot), s.endsOf(podvolume.NameUpload)
+	s.volumes.ends, s.volumes.moves = s.operationEnds(csisnapshot.NameSnapshot), s.operationEnds(podvolume.NameUpload)
 	var err error
 	if s.volumes.uploads, err = s.listUploads(ctx); err != nil {
 		return err

@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 )
 
-// endsOf returns how the operations of an action ended, by their identifiers.
-func (s *State) endsOf(action string) map[string]operation.State {
+// operationEnds returns how the operations of an action ended, by their identifiers.
+func (s *State) operationEnds(action string) map[string]operation.State {
 	if s.Operations == nil {
 		return nil
 	}
@@ -29,7 +29,7 @@ func (s *State) endsOf(action string) map[string]operation.State {
 
 // countSnapshots returns how many CSI snapshots are in the backup, and how many of them are ready.
 func (s *State) countSnapshots() (attempted, completed int) {
-	for _, end := range s.endsOf(csisnapshot.NameSnapshot) {
+	for _, end := range s.operationEnds(csisnapshot.NameSnapshot) {
 		attempted++
 		if end.Phase == operation.Completed {
 			completed++

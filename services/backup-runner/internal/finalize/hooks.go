@@ -45,7 +45,7 @@ func runPostHooks(ctx context.Context, s *State) error {
 		return nil
 	})
 	if err != nil {
-		_, failed := s.runOwed(ctx, &past, s.Opened.Pods())
+		_, failed := s.runOwedHooks(ctx, &past, s.Opened.Pods())
 		return errors.Join(err, failed)
 	}
 	open := past.Open()
@@ -64,7 +64,7 @@ func runPostHooks(ctx context.Context, s *State) error {
 		}
 		err = recordHooks(ctx, s.Store, layout.PostHooks(name, uid, s.Epoch), open)
 	}
-	ended, failed := s.runOwed(ctx, &past, open)
+	ended, failed := s.runOwedHooks(ctx, &past, open)
 	if failed != nil {
 		return errors.Join(err, failed)
 	}
@@ -93,8 +93,8 @@ func (s *State) postHooksEnded(ctx context.Context) (ended []checkpoint.HooksEnd
 	return ended, nil
 }
 
-// runOwed runs the post hooks of Pods, unless the run has ended, and counts them.
-func (s *State) runOwed(ctx context.Context, past *history.Hooks, pods []checkpoint.HookedPod) ([]checkpoint.HooksEnded, error) {
+// runOwedHooks runs the post hooks of Pods, unless the run has ended, and counts them.
+func (s *State) runOwedHooks(ctx context.Context, past *history.Hooks, pods []checkpoint.HookedPod) ([]checkpoint.HooksEnded, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}

@@ -97,9 +97,9 @@ func (s *State) keepBegun(rec *checkpoint.Record) {
 	}
 }
 
-// storeAgain stores the items that operations named, as they are now that the operations have
+// storeItemsAgain stores the items that operations named, as they are now that the operations have
 // ended. Items of failed operations are among them, as in Velero 1.18.
-func storeAgain(ctx context.Context, s *State) error {
+func storeItemsAgain(ctx context.Context, s *State) error {
 	items := s.postOperation()
 	if len(items) == 0 {
 		return nil

@@ -62,7 +62,7 @@ func Backup() []Step {
 		},
 		{
 			Name: "store items again", Needs: []step.Value{Ended}, Gives: []step.Value{Again}, Successor: step.Follows, Cancellable: true,
-			Run: storeAgain, Failpoint: "backup-runner/stored-again",
+			Run: storeItemsAgain, Failpoint: "backup-runner/stored-again",
 		},
 		{
 			Name: "store the requests of Pod volumes", Needs: []step.Value{Ended}, Gives: []step.Value{Requests}, Successor: step.Follows, Cancellable: true,

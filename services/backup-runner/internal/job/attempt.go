@@ -92,7 +92,7 @@ func (a *attempt) concludeAttempt(err error) error {
 	if ends && !a.committing && !mark.IsCommitting(a.held.Object) && a.held.Stopping().Err() == nil {
 		return a.endAsFailed(a.owned, away.Error())
 	}
-	a.runEarly(a.owned)
+	a.runHooksEarly(a.owned)
 	return err
 }
 

@@ -83,8 +83,8 @@ func (c *backupCollection) collectConfig() collect.Config {
 		Workers: c.Workers, PartBytes: c.PartBytes, PartItems: c.PartItems, BlockWorkers: c.BlockWorkers}
 }
 
-// storeAgain stores what operations named once more, as it is now, and returns the keys of the records.
-func (c *backupCollection) storeAgain(ctx context.Context, namespaces []string, items []operation.Resource) ([]string, error) {
+// storeItemsAgain stores what operations named once more, as it is now, and returns the keys of the records.
+func (c *backupCollection) storeItemsAgain(ctx context.Context, namespaces []string, items []operation.Resource) ([]string, error) {
 	c.namespaces = namespaces
 	catalog, filter, err := c.discoverResources(ctx)
 	if err != nil {

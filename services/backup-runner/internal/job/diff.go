@@ -53,7 +53,7 @@ func (k *Kind) DiffCluster(ctx context.Context, run *ClusterDiff) (err error) {
 	if run.From, err = k.storedSide(ctx, store, b.Name); err != nil {
 		return codedError(err)
 	}
-	if run.To, err = k.liveSide(ctx, b, run); err != nil {
+	if run.To, err = k.listLiveSide(ctx, b, run); err != nil {
 		return errors.Join(err, run.From.Close())
 	}
 	return run.Run(ctx)
@@ -82,8 +82,8 @@ func (k *Kind) storedSide(ctx context.Context, store objectstore.Reader, backup 
 	return difference.NewSide(fmt.Sprintf("backup %q", backup), source), nil
 }
 
-// liveSide lists what the backup would hold now into a part.
-func (k *Kind) liveSide(ctx context.Context, b *velerov1.Backup, run *ClusterDiff) (_ *difference.Side, err error) {
+// listLiveSide lists what the backup would hold now into a part.
+func (k *Kind) listLiveSide(ctx context.Context, b *velerov1.Backup, run *ClusterDiff) (_ *difference.Side, err error) {
 	dir, err := os.MkdirTemp(k.WorkDir, "diff-*")
 	if err != nil {
 		return nil, fmt.Errorf("prepare the work dir: %w", err)

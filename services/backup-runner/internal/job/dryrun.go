@@ -180,7 +180,7 @@ func (k *Kind) readSizes(ctx context.Context, store objectstore.Store, b *velero
 	var newest *velerov1.Backup
 	for i := range list.Items {
 		other := &list.Items[i]
-		if isLike(other, b) && (newest == nil || newest.Status.CompletionTimestamp.Before(other.Status.CompletionTimestamp)) {
+		if isComparable(other, b) && (newest == nil || newest.Status.CompletionTimestamp.Before(other.Status.CompletionTimestamp)) {
 			newest = other
 		}
 	}
@@ -202,8 +202,8 @@ func (k *Kind) readSizes(ctx context.Context, store objectstore.Store, b *velero
 	return nil
 }
 
-// isLike reports that a backup has ended in the location of another, and is of its schedule or, without one, has its filters.
-func isLike(other, b *velerov1.Backup) bool {
+// isComparable reports that a backup has ended in the location of another, and is of its schedule or, without one, has its filters.
+func isComparable(other, b *velerov1.Backup) bool {
 	phase := other.Status.Phase
 	if phase != velerov1.BackupPhaseCompleted && phase != velerov1.BackupPhasePartiallyFailed || other.Status.CompletionTimestamp == nil ||
 		other.Spec.StorageLocation != b.Spec.StorageLocation {

@@ -30,7 +30,7 @@ func (a *attempt) withStore(ctx context.Context, store objectstore.Store, dir st
 	s := finalize.New(a.finalizeJob(store, dir, cluster))
 	defer s.Close()
 	c := &backupCollection{attempt: a, namespaces: a.admitted.Namespaces, store: store, dir: dir}
-	s.Again = c.storeAgain
+	s.Again = c.storeItemsAgain
 	s.Collect = func(ctx context.Context) (checkpoint.Composition, error) {
 		a.collecting = true
 		return c.collectBackup(ctx)

@@ -43,7 +43,7 @@ func (a *attempt) watchBucket(ctx context.Context) (done func()) {
 			case <-ctx.Done():
 				return nil
 			case <-a.away:
-				a.runEarly(ctx)
+				a.runHooksEarly(ctx)
 			}
 			select {
 			case <-a.away: // while they ran; the next failure sends another
@@ -57,9 +57,9 @@ func (a *attempt) watchBucket(ctx context.Context) (done func()) {
 	}
 }
 
-// runEarly runs the post hooks of Pods that would wait for a bucket which is away. Later holders do not
+// runHooksEarly runs the post hooks of Pods that would wait for a bucket which is away. Later holders do not
 // take them for Pods between their hooks.
-func (a *attempt) runEarly(ctx context.Context) {
+func (a *attempt) runHooksEarly(ctx context.Context) {
 	if a.Exec != nil {
 		podhook.RunEarly(ctx, a.hookConfig(a.held.Confirm), a.announceEarly)
 	}

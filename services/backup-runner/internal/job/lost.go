@@ -37,7 +37,7 @@ func (a *attempt) handleLostClaim() {
 	if len(a.opened.Pods()) == 0 && !a.mayHaveSnapshots() {
 		return
 	}
-	why, err := a.lossOf(ctx)
+	why, err := a.readClaimLoss(ctx)
 	if err != nil {
 		a.held.Log.WarnContext(ctx, "Failed to read a backup whose claim was lost; leaving it to its next holder", "error", err)
 	}
@@ -58,8 +58,8 @@ func (a *attempt) mayHaveSnapshots() bool {
 	return a.CSI != nil && (a.collecting || !a.first) && !a.committing && !mark.IsCommitting(a.held.Object)
 }
 
-// lossOf reads why the claim was lost.
-func (a *attempt) lossOf(ctx context.Context) (claimLoss, error) {
+// readClaimLoss reads why the claim was lost.
+func (a *attempt) readClaimLoss(ctx context.Context) (claimLoss, error) {
 	b := &velerov1.Backup{}
 	loop := a.callLoop(a.held.Log)
 	loop.Budget = a.StorePatience

@@ -89,9 +89,9 @@ func (a *attemptAction) wantsItem(it *backupItem) bool {
 	return a.Resource(it.resource) && a.Namespace(it.namespace) && (it.unread || a.Labels(it.labels))
 }
 
-// showItem gives one item to its actions in order, and stops at the first that fails: the later ones
+// callItemActions gives one item to its actions in order, and stops at the first that fails: the later ones
 // may depend on its work. An error ends the attempt.
-func (w *attempt) showItem(ctx context.Context, it *backupItem) error {
+func (w *attempt) callItemActions(ctx context.Context, it *backupItem) error {
 	if todo := w.pendingActions(it); len(todo) == 0 || todo[0].givenUp && !it.unread {
 		w.countSkipped(todo)
 		return nil

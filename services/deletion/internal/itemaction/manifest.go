@@ -52,9 +52,9 @@ func (w *attempt) byManifest(ctx context.Context) error {
 			return err
 		}
 		for i := range batch {
-			it := itemOf(&batch[i])
+			it := newBackupItem(&batch[i])
 			it.body = func(ctx context.Context) ([]byte, error) { return src.Read(ctx, batch[i]) }
-			if err := w.showItem(ctx, &it); err != nil {
+			if err := w.callItemActions(ctx, &it); err != nil {
 				return err
 			}
 		}
@@ -88,7 +88,7 @@ func (w *attempt) nextBatch(ctx context.Context, f manifest.Filter) ([]manifest.
 		if err != nil {
 			return nil, err
 		}
-		it := itemOf(&m)
+		it := newBackupItem(&m)
 		if len(w.pendingActions(&it)) == 0 {
 			continue
 		}
@@ -99,7 +99,7 @@ func (w *attempt) nextBatch(ctx context.Context, f manifest.Filter) ([]manifest.
 	return batch, nil
 }
 
-func itemOf(m *manifest.Item) backupItem {
+func newBackupItem(m *manifest.Item) backupItem {
 	return backupItem{
 		path: m.Path, resource: schema.GroupResource{Group: m.Group, Resource: m.Resource}, namespace: m.Namespace, labels: labels.Set(m.Labels),
 	}

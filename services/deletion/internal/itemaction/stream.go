@@ -81,7 +81,7 @@ func (p *archivePass) handleEntry(ctx context.Context, e tarball.Entry) error {
 			return err
 		}
 		it.body = func(context.Context) ([]byte, error) { return body, nil }
-		if p.stop = p.showItem(ctx, &it); p.stop != nil {
+		if p.stop = p.callItemActions(ctx, &it); p.stop != nil {
 			return p.stop
 		}
 	}

@@ -35,13 +35,13 @@ func ownsDirectory(ctx context.Context, store objectstore.Store, j *deletionJob)
 		}
 		return false, nil, fmt.Errorf("velero-backup.json is damaged and the directory was reserved by another Backup: %w", err)
 	}
-	return stored.UID == b.UID || !j.resumed && sameRun(&stored.Status, &b.Status), stored, nil
+	return stored.UID == b.UID || !j.resumed && isSameRun(&stored.Status, &b.Status), stored, nil
 }
 
-// sameRun distinguishes a synced object from one of another cluster with the same name: schedules
+// isSameRun distinguishes a synced object from one of another cluster with the same name: schedules
 // of two clusters start in the same second, and the one that found the name taken ended at another
 // time or with another reason.
-func sameRun(a, b *velerov1.BackupStatus) bool {
+func isSameRun(a, b *velerov1.BackupStatus) bool {
 	return a.StartTimestamp.Equal(b.StartTimestamp) && a.CompletionTimestamp.Equal(b.CompletionTimestamp) && a.FailureReason == b.FailureReason
 }
 

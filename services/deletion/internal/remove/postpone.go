@@ -21,9 +21,9 @@ const restorePause = 15 * time.Second
 // busyPause is the time between two attempts of a deletion whose plugin works for other deletions.
 const busyPause = 15 * time.Second
 
-// isPaused reports whether the next try of a request under way is due only later. The permission to
+// isPostponed reports whether the next try of a request under way is due only later. The permission to
 // skip actions ends the pause.
-func (r *Remover) isPaused(req *velerov1.DeleteBackupRequest) bool {
+func (r *Remover) isPostponed(req *velerov1.DeleteBackupRequest) bool {
 	return req.Status.Phase == velerov1.DeleteBackupRequestPhaseInProgress && !skipsActions(req) && expiry.ReadTries(req).After.After(r.Clock.Now())
 }
 

@@ -61,7 +61,7 @@ func (r *Remover) Pending(_ context.Context, req *velerov1.DeleteBackupRequest) 
 	switch {
 	case r.Terminal(req):
 		return engine.None, nil
-	case r.isPaused(req):
+	case r.isPostponed(req):
 		return engine.Wait, nil
 	case req.Status.Phase == velerov1.DeleteBackupRequestPhaseInProgress:
 		return engine.Resume, nil
@@ -77,10 +77,10 @@ func (r *Remover) Terminal(req *velerov1.DeleteBackupRequest) bool {
 // Admit implements engine.Kind.
 func (r *Remover) Admit(ctx context.Context, req *velerov1.DeleteBackupRequest) (engine.Decision[*velerov1.DeleteBackupRequest], error) {
 	var none engine.Decision[*velerov1.DeleteBackupRequest]
-	if r.isPaused(req) {
+	if r.isPostponed(req) {
 		return engine.NotNow[*velerov1.DeleteBackupRequest]("its next try is due later"), nil
 	}
-	front, err := r.deletionRequests().inFront(ctx, req)
+	front, err := r.deletionRequests().hasOlderRequest(ctx, req)
 	if err != nil {
 		return none, err
 	}

@@ -37,9 +37,9 @@ func (r namespaceRequests) otherRequests(ctx context.Context, req *velerov1.Dele
 	return same, nil
 }
 
-// inFront reports whether an older unprocessed request for the same backup goes first; processed
+// hasOlderRequest reports whether an older unprocessed request for the same backup goes first; processed
 // ones of failed attempts that are younger than a day are removed when a new attempt ends.
-func (r namespaceRequests) inFront(ctx context.Context, req *velerov1.DeleteBackupRequest) (bool, error) {
+func (r namespaceRequests) hasOlderRequest(ctx context.Context, req *velerov1.DeleteBackupRequest) (bool, error) {
 	others, err := r.otherRequests(ctx, req)
 	if err != nil {
 		return false, err

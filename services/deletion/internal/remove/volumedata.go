@@ -91,7 +91,7 @@ func (j *deletionJob) keepsVolumeData(ctx context.Context, store objectstore.Rea
 	}
 	found := volumeTally{seen: map[string]bool{}}
 	j.files = snapshotSet{}
-	if err = j.addLive(ctx, &found); err == nil { // first: a DataUpload may be the only one to name its snapshot
+	if err = j.addMoverVolumes(ctx, &found); err == nil { // first: a DataUpload may be the only one to name its snapshot
 		err = volumedata.Each(ctx, store, j.backup.Name, func(d volumedata.Data) error {
 			j.tallyVolume(&found, d, served)
 			return nil
@@ -173,9 +173,9 @@ func (t *volumeTally) addVolume(d volumedata.Data) {
 	}
 }
 
-// addLive adds the volumes of the objects that data movers serve: a backup that failed early has no files. One
+// addMoverVolumes adds the volumes of the objects that data movers serve: a backup that failed early has no files. One
 // that a mover works on is an error, since it may store something yet.
-func (j *deletionJob) addLive(ctx context.Context, t *volumeTally) error {
+func (j *deletionJob) addMoverVolumes(ctx context.Context, t *volumeTally) error {
 	reader, namespace, b := j.remover.Reader, j.remover.Namespace, j.backup
 	of := []client.ListOption{client.InNamespace(namespace), client.MatchingLabels{velerov1.LabelBackupName: velerov1.LabelValue(b.Name)}}
 	var pods velerov1.PodVolumeBackupList

@@ -54,7 +54,7 @@ func (s *Server) DeleteBackup(ctx context.Context, req *deletionv1.DeleteBackupR
 		err := fmt.Errorf("backup %q: %s: %w", backup.Name, busy, errgrpc.ErrPrecondition)
 		return nil, errgrpc.WithReason(err, reasonRestoring, map[string]string{"backup": backup.Name})
 	}
-	request, err := s.underWay(ctx, &backup)
+	request, err := s.findOpenRequest(ctx, &backup)
 	if err != nil {
 		return nil, err
 	}
@@ -75,8 +75,8 @@ func (s *Server) GetDeletion(ctx context.Context, req *deletionv1.GetDeletionReq
 	return &deletionv1.GetDeletionResponse{Deletion: toProto(&request)}, nil
 }
 
-// underWay finds an unprocessed request for this very backup.
-func (s *Server) underWay(ctx context.Context, b *velerov1.Backup) (*velerov1.DeleteBackupRequest, error) {
+// findOpenRequest finds an unprocessed request for this very backup.
+func (s *Server) findOpenRequest(ctx context.Context, b *velerov1.Backup) (*velerov1.DeleteBackupRequest, error) {
 	var list velerov1.DeleteBackupRequestList
 	if err := s.Reader.List(ctx, &list, client.InNamespace(s.Namespace)); err != nil {
 		return nil, fmt.Errorf("list deletion requests: %w", err)

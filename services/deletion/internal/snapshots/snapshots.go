@@ -77,7 +77,7 @@ func (r *Remover) Run(ctx context.Context, job Job) error {
 	}
 	var left []nativesnapshot.Snapshot
 	for _, s := range all {
-		if id := s.Status.ProviderSnapshotID; id != "" && !done[idOf(&s)] {
+		if id := s.Status.ProviderSnapshotID; id != "" && !done[snapshotID(&s)] {
 			left = append(left, s)
 		}
 	}
@@ -94,7 +94,7 @@ func (r *Remover) Run(ctx context.Context, job Job) error {
 	locations, end := r.Open(ctx, r.Log.With("backup", job.Backup))
 	defer end()
 	p := &snapshotPass{job: job, locations: locations, log: r.Log}
-	err = p.deleteAll(ctx, left)
+	err = p.deleteSnapshots(ctx, left)
 	if closed := locations.Close(); closed != nil { // nothing of the backup depends on it
 		r.Log.WarnContext(ctx, "Failed to remove the credentials of VolumeSnapshotLocations; they stay on the disk", "error", closed)
 	}
@@ -113,7 +113,7 @@ type snapshotPass struct {
 	errs    []error
 }
 
-func (p *snapshotPass) deleteAll(ctx context.Context, left []nativesnapshot.Snapshot) error {
+func (p *snapshotPass) deleteSnapshots(ctx context.Context, left []nativesnapshot.Snapshot) error {
 	for some := range slices.Chunk(left, recordBatch) {
 		p.deleteBatch(ctx, some)
 		p.recordDeleted(ctx)
@@ -142,7 +142,7 @@ func (p *snapshotPass) deleteBatch(ctx context.Context, left []nativesnapshot.Sn
 			if err != nil {
 				p.errs = append(p.errs, err)
 			} else {
-				p.deleted = append(p.deleted, idOf(&left[i]))
+				p.deleted = append(p.deleted, snapshotID(&left[i]))
 			}
 			return nil
 		})
@@ -165,8 +165,8 @@ func (p *snapshotPass) deleteSnapshot(ctx context.Context, s *nativesnapshot.Sna
 	return nil
 }
 
-// idOf names a snapshot within a backup.
-func idOf(s *nativesnapshot.Snapshot) string {
+// snapshotID names a snapshot within a backup.
+func snapshotID(s *nativesnapshot.Snapshot) string {
 	return s.Spec.Location + "/" + s.Status.ProviderSnapshotID
 }
 

@@ -32,9 +32,9 @@ const (
 	done // a terminal phase, which never changes
 )
 
-// byName selects objects of one name in all namespaces: two installations in one cluster may share
+// selectByName selects objects of one name in all namespaces: two installations in one cluster may share
 // a bucket.
-func byName(name string) client.ListOption { return client.MatchingFields{"metadata.name": name} }
+func selectByName(name string) client.ListOption { return client.MatchingFields{"metadata.name": name} }
 
 // usageInspector decides from uncached reads: whose a directory of a location is and whether it is a
 // leftover.
@@ -47,7 +47,7 @@ type usageInspector struct {
 // backupStages reads the Backups of that name.
 func (j *usageInspector) backupStages(ctx context.Context, name string) (map[types.UID]objectStage, error) {
 	var list velerov1.BackupList
-	if err := j.reader.List(ctx, &list, byName(name)); err != nil {
+	if err := j.reader.List(ctx, &list, selectByName(name)); err != nil {
 		return nil, fmt.Errorf("look for backup %q: %w", name, err)
 	}
 	stages := make(map[types.UID]objectStage, len(list.Items))
@@ -128,7 +128,7 @@ func (j *usageInspector) inspectRecords(ctx context.Context, r restoreRecords) (
 		return inUse, err
 	}
 	var list velerov1.RestoreList
-	if err := j.reader.List(ctx, &list, byName(r.name)); err != nil {
+	if err := j.reader.List(ctx, &list, selectByName(r.name)); err != nil {
 		return inUse, fmt.Errorf("look for restore %q: %w", r.name, err)
 	}
 	for i := range list.Items {

@@ -99,7 +99,7 @@ func (s *Sweeper) Pass(ctx context.Context) error {
 	var errs []error
 	for i := range list.Items {
 		loc := &list.Items[i]
-		if !isSweepable(loc) || !s.isDue(loc) {
+		if !isSweepable(loc) || !s.isSweepDue(loc) {
 			continue
 		}
 		if err := s.sweepLocation(ctx, loc); err != nil {
@@ -113,7 +113,7 @@ func isSweepable(loc *velerov1.BackupStorageLocation) bool {
 	return loc.DeletionTimestamp == nil && loc.Status.Phase == velerov1.LocationPhaseAvailable
 }
 
-func (s *Sweeper) isDue(loc *velerov1.BackupStorageLocation) bool {
+func (s *Sweeper) isSweepDue(loc *velerov1.BackupStorageLocation) bool {
 	p := s.places[string(loc.UID)]
 	return p == nil || !s.Clock.Now().Before(p.next)
 }

@@ -85,7 +85,7 @@ func (w *serviceWatcher) readLeases(ctx context.Context) ([]client.Object, error
 			continue
 		}
 		ours = append(ours, lease)
-		if w.isHeld(lease, w.Clock.Now()) {
+		if w.isLeaseHeld(lease, w.Clock.Now()) {
 			running = append(running, nameOf(lease))
 		}
 	}
@@ -95,9 +95,9 @@ func (w *serviceWatcher) readLeases(ctx context.Context) ([]client.Object, error
 	return ours, nil
 }
 
-// isHeld reports whether a Lease was neither released, nor expired long ago, nor was seen unchanged for
+// isLeaseHeld reports whether a Lease was neither released, nor expired long ago, nor was seen unchanged for
 // too long.
-func (w *serviceWatcher) isHeld(lease *coordinationv1.Lease, now time.Time) bool {
+func (w *serviceWatcher) isLeaseHeld(lease *coordinationv1.Lease, now time.Time) bool {
 	seen, known := w.leases[lease.Name]
 	if !known || seen.version != lease.ResourceVersion {
 		seen = leaseSighting{version: lease.ResourceVersion, since: now}

@@ -23,18 +23,18 @@ func writeLogs(ctx context.Context, a *bundleArchive, cfg Config) {
 		for _, status := range append(append([]corev1.ContainerStatus{}, pod.Status.InitContainerStatuses...), pod.Status.ContainerStatuses...) {
 			name := fmt.Sprintf("logs/%s/%s", pod.Name, status.Name)
 			a.runPart(ctx, name+".log", cfg.Timeout, func(ctx context.Context) error {
-				return oneLog(ctx, a, cfg, name+".log", pod.Name, status.Name, false)
+				return addContainerLog(ctx, a, cfg, name+".log", pod.Name, status.Name, false)
 			})
 			if status.RestartCount > 0 {
 				a.runPart(ctx, name+".previous.log", cfg.Timeout, func(ctx context.Context) error {
-					return oneLog(ctx, a, cfg, name+".previous.log", pod.Name, status.Name, true)
+					return addContainerLog(ctx, a, cfg, name+".previous.log", pod.Name, status.Name, true)
 				})
 			}
 		}
 	}
 }
 
-func oneLog(ctx context.Context, a *bundleArchive, cfg Config, name, pod, container string, previous bool) error {
+func addContainerLog(ctx context.Context, a *bundleArchive, cfg Config, name, pod, container string, previous bool) error {
 	body, err := cfg.Logs(ctx, pod, container, previous)
 	if err != nil {
 		return err

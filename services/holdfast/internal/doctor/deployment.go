@@ -7,8 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// flagOf returns the value of a flag in the arguments of a container, and whether it is there.
-func flagOf(c *corev1.Container, flag string) (string, bool) {
+// findFlagValue returns the value of a flag in the arguments of a container, and whether it is there.
+func findFlagValue(c *corev1.Container, flag string) (string, bool) {
 	words := append(append([]string{}, c.Command...), c.Args...)
 	for i, word := range words {
 		if value, ok := strings.CutPrefix(word, "--"+flag+"="); ok {
@@ -26,7 +26,7 @@ func splitFlag(d *appsv1.Deployment, flag string) []string {
 	if len(d.Spec.Template.Spec.Containers) == 0 {
 		return nil
 	}
-	value, _ := flagOf(&d.Spec.Template.Spec.Containers[0], flag)
+	value, _ := findFlagValue(&d.Spec.Template.Spec.Containers[0], flag)
 	return strings.Split(value, ",")
 }
 

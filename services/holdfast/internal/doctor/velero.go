@@ -128,7 +128,7 @@ func isVelero(d *appsv1.Deployment) bool {
 func servedNamespace(d *appsv1.Deployment) string {
 	for i := range d.Spec.Template.Spec.Containers {
 		c := &d.Spec.Template.Spec.Containers[i]
-		if namespace, ok := flagOf(c, "namespace"); ok {
+		if namespace, ok := findFlagValue(c, "namespace"); ok {
 			return namespace
 		}
 		for _, variable := range c.Env {

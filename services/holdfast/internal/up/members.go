@@ -46,7 +46,7 @@ func (m serviceMember) close() {
 	}
 }
 
-func closeAll(members []serviceMember) {
+func closeMembers(members []serviceMember) {
 	for _, m := range members {
 		m.close()
 	}
@@ -60,11 +60,11 @@ type sharedParts struct {
 }
 
 // planMembers decides who runs where: the first of each kind on its own ports unless free ones are asked
-// for, further ones on free ports. Free ports are taken at once; closeAll gives them back.
+// for, further ones on free ports. Free ports are taken at once; closeMembers gives them back.
 func planMembers(cfg Config, s sharedParts, kinds []serviceKind) (members []serviceMember, err error) {
 	defer func() {
 		if err != nil {
-			closeAll(members)
+			closeMembers(members)
 		}
 	}()
 	for _, k := range kinds {

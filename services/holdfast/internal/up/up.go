@@ -66,7 +66,7 @@ func runServices(ctx context.Context, cfg Config, kinds []serviceKind) (err erro
 	if err != nil {
 		return err
 	}
-	if err := setUp(ctx, cfg, dir, rest, c); err != nil {
+	if err := prepareCluster(ctx, cfg, dir, rest, c); err != nil {
 		if ctx.Err() != nil {
 			return nil // stopped while starting
 		}
@@ -120,8 +120,8 @@ func connectCluster(cfg Config) (*rest.Config, client.Client, error) {
 	return rest, c, nil
 }
 
-// setUp prepares the cluster; doing it again changes nothing.
-func setUp(ctx context.Context, cfg Config, dir *dataDir, rest *rest.Config, c client.Client) error {
+// prepareCluster prepares the cluster; doing it again changes nothing.
+func prepareCluster(ctx context.Context, cfg Config, dir *dataDir, rest *rest.Config, c client.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, setupLimit)
 	defer cancel()
 	if !cfg.AllowVelero {

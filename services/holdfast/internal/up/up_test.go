@@ -283,5 +283,5 @@ func TestOwnPortsUnlessFreeOnesAreAskedFor(t *testing.T) {
 	require.NotEqual(t, "127.0.0.1:8442", members[2].httpAddress)
 	_, err = net.Listen("tcp", members[2].httpAddress)
 	require.ErrorIs(t, err, syscall.EADDRINUSE, "a free port is held, nobody can take it before its service starts")
-	closeAll(members)
+	closeMembers(members)
 }

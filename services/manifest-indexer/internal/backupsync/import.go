@@ -139,11 +139,11 @@ func (s *Syncer) adoptBackup(ctx context.Context, b *velerov1.Backup, loc *veler
 // they are about an object in another cluster, or forged by a writer of the bucket. Finalizers are
 // dropped because no controller here would remove them.
 func (s *Syncer) importedMeta(from metav1.ObjectMeta) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Name: from.Name, Namespace: s.Namespace, Labels: notOurs(from.Labels), Annotations: notOurs(from.Annotations)}
+	return metav1.ObjectMeta{Name: from.Name, Namespace: s.Namespace, Labels: foreignEntries(from.Labels), Annotations: foreignEntries(from.Annotations)}
 }
 
-// notOurs returns the entries whose key has no prefix of Holdfast, never nil.
-func notOurs(from map[string]string) map[string]string {
+// foreignEntries returns the entries whose key has no prefix of Holdfast, never nil.
+func foreignEntries(from map[string]string) map[string]string {
 	kept := make(map[string]string, len(from))
 	for key, value := range from {
 		if !strings.HasPrefix(key, holdfast.Prefix) {

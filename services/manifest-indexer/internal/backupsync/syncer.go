@@ -95,7 +95,7 @@ func (s *Syncer) Pass(ctx context.Context) error {
 	var errs []error
 	for i := range list.Items {
 		loc := &list.Items[i]
-		if !s.isDue(loc) {
+		if !s.isSyncDue(loc) {
 			continue
 		}
 		if err := s.syncLocation(ctx, loc); err != nil {
@@ -105,9 +105,9 @@ func (s *Syncer) Pass(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// isDue follows Velero 1.18: available, and not synced for the period of the location or else of the
+// isSyncDue follows Velero 1.18: available, and not synced for the period of the location or else of the
 // server.
-func (s *Syncer) isDue(loc *velerov1.BackupStorageLocation) bool {
+func (s *Syncer) isSyncDue(loc *velerov1.BackupStorageLocation) bool {
 	if loc.Status.Phase != velerov1.LocationPhaseAvailable {
 		return false
 	}

@@ -117,7 +117,7 @@ func (v *Validator) Pass(ctx context.Context) error {
 	var group errgroup.Group // without a context: one that fails does not end the others
 	group.SetLimit(parallel)
 	for i := range list.Items {
-		if loc := &list.Items[i]; v.isDue(loc) {
+		if loc := &list.Items[i]; v.isValidationDue(loc) {
 			group.Go(func() error { return v.validateLocation(ctx, loc) })
 		}
 	}
@@ -126,9 +126,9 @@ func (v *Validator) Pass(ctx context.Context) error {
 	return err
 }
 
-// isDue follows Velero 1.18: never validated, changed, or not for the frequency of the location or
+// isValidationDue follows Velero 1.18: never validated, changed, or not for the frequency of the location or
 // else of the server.
-func (v *Validator) isDue(loc *velerov1.BackupStorageLocation) bool {
+func (v *Validator) isValidationDue(loc *velerov1.BackupStorageLocation) bool {
 	last := loc.Status.LastValidationTime
 	if last == nil || loc.Status.Phase == "" {
 		return true

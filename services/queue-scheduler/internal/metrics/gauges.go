@@ -83,7 +83,7 @@ type foundJobs struct {
 func (f *foundJobs) sendMetrics(to chan<- prometheus.Metric, intervals map[string]time.Duration) {
 	sendGauge(to, backupsExist, float64(len(f.backups.Items)))
 	sendGauge(to, restoresExist, float64(len(f.restores.Items)))
-	f.showLast(to)
+	f.showLastBackups(to)
 	f.showJobs(to)
 	f.showSchedules(to, intervals)
 }

@@ -13,8 +13,8 @@ import (
 // lastBackups are the newest backups of one schedule; each is nil where there is none.
 type lastBackups struct{ ended, successful, sized *velerov1.Backup }
 
-// showLast shows the newest backups of each Schedule that exists, and of those without one.
-func (f *foundJobs) showLast(to chan<- prometheus.Metric) {
+// showLastBackups shows the newest backups of each Schedule that exists, and of those without one.
+func (f *foundJobs) showLastBackups(to chan<- prometheus.Metric) {
 	bySchedule := map[string]*lastBackups{"": {}}
 	for i := range f.schedules.Items {
 		bySchedule[f.schedules.Items[i].Name] = &lastBackups{}

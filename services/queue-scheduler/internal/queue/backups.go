@@ -37,7 +37,7 @@ func (s *Scheduler) enqueueNew(ctx context.Context, v *passView) error {
 	handled := 0
 	var errs []error
 	for i, b := range fresh {
-		err := s.enqueueOne(ctx, v, b, first+int64(i))
+		err := s.enqueueBackup(ctx, v, b, first+int64(i))
 		if err == nil || s.noteRefused(b, err) {
 			handled++
 			continue
@@ -50,8 +50,8 @@ func (s *Scheduler) enqueueNew(ctx context.Context, v *passView) error {
 	return errors.Join(errs...)
 }
 
-// enqueueOne begins the trace of a backup: its span is the root.
-func (s *Scheduler) enqueueOne(ctx context.Context, v *passView, b *velerov1.Backup, number int64) error {
+// enqueueBackup begins the trace of a backup: its span is the root.
+func (s *Scheduler) enqueueBackup(ctx context.Context, v *passView, b *velerov1.Backup, number int64) error {
 	ctx, end := s.traces.beginTrace(ctx, "queue backup", b)
 	err := s.updateBackup(ctx, b, velerov1.BackupPhaseNew, func(b *velerov1.Backup) error {
 		return s.queueBackup(ctx, b, number, len(v.queued)+1)
@@ -134,7 +134,7 @@ func (s *Scheduler) admitBackups(ctx context.Context, v *passView) error {
 			break
 		}
 		switch {
-		case s.noteRefused(b, err), isAway(err):
+		case s.noteRefused(b, err), isLocationAway(err):
 			waiting = append(waiting, b) // it reserves nothing
 		case err != nil:
 			errs = append(errs, fmt.Errorf("admit backup %s: %w", b.Name, err))

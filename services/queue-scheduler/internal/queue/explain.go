@@ -161,7 +161,7 @@ func (s *Scheduler) obstaclesOf(ctx context.Context, v *passView, line []Waiting
 		reason := w.obstacleFor(&ledger.Entry{Namespaces: namespaces})
 		switch {
 		case b.UID == uid:
-			return w.inTheWay(v, line[:i], b, namespaces), nil
+			return w.listObstacles(v, line[:i], b, namespaces), nil
 		case reason == nil:
 			w.noteAdmitted(backupEntry(b, namespaces, s.Clock.Now()))
 		default:
@@ -174,15 +174,15 @@ func (s *Scheduler) obstaclesOf(ctx context.Context, v *passView, line []Waiting
 // inadmissibleObstacle is what an inadmissible backup waits for.
 func inadmissibleObstacle(b *Waiting) Obstacle {
 	out := Obstacle{Reason: WriteRefused, Message: b.Inadmissible.Error(), Since: b.Backup.CreationTimestamp.Time}
-	if isAway(b.Inadmissible) {
+	if isLocationAway(b.Inadmissible) {
 		out.Reason = LocationUnavailable
 	}
 	return out
 }
 
-// inTheWay lists everything that holds b up, where obstacleFor returns the first thing it
+// listObstacles lists everything that holds b up, where obstacleFor returns the first thing it
 // finds. The backups ahead of b are decided.
-func (w *admission) inTheWay(v *passView, ahead []Waiting, b *velerov1.Backup, namespaces []string) []Obstacle {
+func (w *admission) listObstacles(v *passView, ahead []Waiting, b *velerov1.Backup, namespaces []string) []Obstacle {
 	var out []Obstacle
 	add := func(reason Reason, kind string, o metav1.Object, theirs []string) {
 		if shared := ledger.Overlap(theirs, namespaces); len(shared) > 0 {

@@ -31,7 +31,7 @@ type awayError struct{ message string }
 // Error implements error.
 func (e *awayError) Error() string { return e.message }
 
-func isAway(err error) bool {
+func isLocationAway(err error) bool {
 	_, away := errors.AsType[*awayError](err)
 	return away
 }
@@ -110,12 +110,12 @@ func (s *Scheduler) inadmissibleReason(ctx context.Context, v *passView, b *vele
 // keepInadmissible handles an inadmissible backup, and reports whether it still waits. One whose location
 // is unavailable is refused after a limit.
 func (s *Scheduler) keepInadmissible(ctx context.Context, w *Waiting) (bool, error) {
-	if !isAway(w.Inadmissible) {
+	if !isLocationAway(w.Inadmissible) {
 		return true, nil
 	}
 	b, limit := w.Backup, s.LocationTimeout
 	s.reasons.reportReason(b, w.Inadmissible)
-	if limit <= 0 || s.Clock.Since(s.observed.since(b.UID)) < limit {
+	if limit <= 0 || s.Clock.Since(s.observed.firstObserved(b.UID)) < limit {
 		return true, nil
 	}
 	err := s.refuseBackup(ctx, b, fmt.Sprintf("spec.storageLocation: %v", w.Inadmissible), fmt.Sprintf("spec.storageLocation: unavailable for more than %s", limit))
@@ -133,7 +133,7 @@ type observations struct {
 	previous, current map[types.UID]time.Time
 }
 
-func (o *observations) since(uid types.UID) time.Time {
+func (o *observations) firstObserved(uid types.UID) time.Time {
 	since, known := o.previous[uid]
 	if !known {
 		since, known = o.current[uid]

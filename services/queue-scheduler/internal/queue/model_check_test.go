@@ -327,8 +327,8 @@ func (h *history) checkSettled() {
 		}
 	}
 	queued := queueOf(backups)
-	there := slices.DeleteFunc(slices.Clone(queued), h.isAway)
-	aside := slices.DeleteFunc(queued, func(b *velerov1.Backup) bool { return !h.isAway(b) })
+	there := slices.DeleteFunc(slices.Clone(queued), h.isLocationAway)
+	aside := slices.DeleteFunc(queued, func(b *velerov1.Backup) bool { return !h.isLocationAway(b) })
 	for i, q := range slices.Concat(arrangedQueue(there, h.now), arrangedQueue(aside, h.now)) {
 		w := backupWork(q)
 		if i < len(there) && len(running) < h.limits.Backups && free(w) {

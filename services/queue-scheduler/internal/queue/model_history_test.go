@@ -201,8 +201,8 @@ func (h *history) probeLocation() {
 	h.rules.setAway(locations[h.random.IntN(2)], message)
 }
 
-// isAway reports whether a queued backup waits for its location now.
-func (h *history) isAway(b *velerov1.Backup) bool {
+// isLocationAway reports whether a queued backup waits for its location now.
+func (h *history) isLocationAway(b *velerov1.Backup) bool {
 	message, _ := h.rules.Away(h.ctx, b)
 	return message != ""
 }

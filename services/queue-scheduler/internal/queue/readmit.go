@@ -86,7 +86,7 @@ func (s *Scheduler) readmitOne(ctx context.Context, v *passView, j client.Object
 	}
 	unlisted := e
 	unlisted.Since = time.Time{}
-	if over, gone, err := s.isOver(ctx, unlisted); over || gone || err != nil {
+	if over, gone, err := s.isJobOver(ctx, unlisted); over || gone || err != nil {
 		return err
 	}
 	s.Log.Warn("Admitted job is missing from the ledger; adding it again", "kind", e.Kind, "name", e.Name)

@@ -54,7 +54,7 @@ func kindOfReason(reason error) reasonKind {
 		return placeTaken
 	}
 	switch {
-	case isAway(reason):
+	case isLocationAway(reason):
 		return locationAway
 	case errors.Is(reason, errWriteRefused):
 		return writeRefused

@@ -25,9 +25,9 @@ func (s *Scheduler) releaseEnded(ctx context.Context, v *passView) error {
 			kept = append(kept, e)
 			continue
 		}
-		over, lost, err := s.isOver(ctx, e)
+		over, lost, err := s.isJobOver(ctx, e)
 		if err == nil && lost {
-			over = s.Clock.Since(s.observed.since(e.UID)) >= s.ClaimTimeout
+			over = s.Clock.Since(s.observed.firstObserved(e.UID)) >= s.ClaimTimeout
 		}
 		if err == nil && over {
 			failpoint.Hit("queue-scheduler/before-release")
@@ -67,8 +67,8 @@ func (s *Scheduler) releaseIdle(ctx context.Context, v *passView) error {
 	return errors.Join(errs...)
 }
 
-// isOver reports that the job of an entry is past InProgress, or gone.
-func (s *Scheduler) isOver(ctx context.Context, e ledger.Entry) (over, gone bool, err error) {
+// isJobOver reports that the job of an entry is past InProgress, or gone.
+func (s *Scheduler) isJobOver(ctx context.Context, e ledger.Entry) (over, gone bool, err error) {
 	key := client.ObjectKey{Namespace: e.Namespace, Name: e.Name}
 	if e.Kind == ledger.KindRestore {
 		r := &velerov1.Restore{}

@@ -38,7 +38,7 @@ func parseSlots(expression string, now time.Time) (s slotTimes, err error) {
 	case cron.ConstantDelaySchedule:
 		return p, checkInterval(expression)
 	case *cron.SpecSchedule:
-		s = inZone(p)
+		s = followWallClock(p)
 	default:
 		return nil, fmt.Errorf("unknown kind of schedule %T", parsed)
 	}
@@ -60,9 +60,9 @@ func checkInterval(expression string) error {
 // allHours are the bits of the hours 0 to 23.
 const allHours = 1<<24 - 1
 
-// inZone gives fixed hours the meaning people expect of them when clocks change. What runs in every
+// followWallClock gives fixed hours the meaning people expect of them when clocks change. What runs in every
 // hour is not about the clock on the wall: each hour that passes counts, the repeated one too.
-func inZone(spec *cron.SpecSchedule) slotTimes {
+func followWallClock(spec *cron.SpecSchedule) slotTimes {
 	if spec.Location == time.Local { // the library's word for "none given"
 		spec.Location = time.UTC
 	}

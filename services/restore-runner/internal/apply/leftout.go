@@ -79,7 +79,7 @@ func otherAddresses(spec, live object) (causes []metav1.StatusCause) {
 	compare("spec.clusterIP", "", spec, live, "clusterIP")
 	for i, port := range objectList(spec, "ports") {
 		for _, other := range objectList(live, "ports") {
-			if keyOf(port) == keyOf(other) {
+			if newPortKey(port) == newPortKey(other) {
 				compare(fmt.Sprintf("spec.ports[%d].nodePort", i), "", port, other, "nodePort")
 			}
 		}

@@ -84,10 +84,10 @@ type portKey struct {
 }
 
 func (p *explicitPorts) hasPort(port object) bool {
-	return p.named[textOf(port, "name")] || p.numbered[numberOf(port["nodePort"])] || p.keyed[keyOf(port)]
+	return p.named[textOf(port, "name")] || p.numbered[numberOf(port["nodePort"])] || p.keyed[newPortKey(port)]
 }
 
-func keyOf(port object) portKey {
+func newPortKey(port object) portKey {
 	protocol := textOf(port, "protocol")
 	if protocol == "" {
 		protocol = "TCP"
@@ -154,7 +154,7 @@ func (p *explicitPorts) addManaged(spec object) {
 		}
 		var port object
 		if json.Unmarshal([]byte(raw), &port) == nil {
-			p.keyed[keyOf(port)] = true
+			p.keyed[newPortKey(port)] = true
 		}
 	}
 }

@@ -86,7 +86,7 @@ func settleAddresses(spec, live object, asked *explicitPorts) {
 	}
 	for _, port := range objectList(spec, "ports") {
 		for _, other := range objectList(live, "ports") {
-			if keyOf(port) == keyOf(other) && !asked.keyed[keyOf(port)] {
+			if newPortKey(port) == newPortKey(other) && !asked.keyed[newPortKey(port)] {
 				followField(port, other, "nodePort")
 			}
 		}

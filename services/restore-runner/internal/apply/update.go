@@ -82,7 +82,7 @@ func (c *Client) updateExisting(ctx context.Context, r *Request, existing *exist
 	if err := r.recordIntent(ctx, IntentUpdate); err != nil {
 		return failedResult(err)
 	}
-	for try := 1; try == 1 || !u.isDone(); try++ {
+	for try := 1; try == 1 || !u.isUpToDate(); try++ {
 		err := c.sendUpdate(ctx, r, u)
 		if err == nil {
 			return u.finishUpdate(r, existing.uid, "")
@@ -245,8 +245,8 @@ func reduceSpec(live, want object, mutable []string) object {
 	return out
 }
 
-// isDone reports that nothing is left to change but the labels of the restore.
-func (u *objectUpdate) isDone() bool {
+// isUpToDate reports that nothing is left to change but the labels of the restore.
+func (u *objectUpdate) isUpToDate() bool {
 	live, want := cloneObject(u.live), cloneObject(u.want)
 	MakeComparable(live)
 	MakeComparable(want)

@@ -91,7 +91,7 @@ func (l *Retrier) Woken() chan int32 { return l.woken }
 func (l *Retrier) Start(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var group sync.WaitGroup
-	group.Go(func() { l.wakeDue(ctx) })
+	group.Go(func() { l.wakeDueVertices(ctx) })
 	return func() {
 		cancel()
 		group.Wait()
@@ -221,7 +221,7 @@ func (l *Retrier) endTry(v int32, w *waitingVertex, over bool) {
 	}
 }
 
-func (l *Retrier) wakeDue(ctx context.Context) {
+func (l *Retrier) wakeDueVertices(ctx context.Context) {
 	select {
 	case <-l.begin:
 	case <-ctx.Done():

@@ -80,7 +80,7 @@ func (k *Kind) runDryRun(ctx context.Context, req *PlanRequest) (_ *PlannedResto
 	if planned.Writer, planned.Header.Messages, err = a.runDry(ctx, req.ServerDryRun, req.Progress); err != nil {
 		return nil, err
 	}
-	if err := planned.store(ctx, a, spec); err != nil {
+	if err := planned.storePlan(ctx, a, spec); err != nil {
 		return nil, errors.Join(err, planned.Close())
 	}
 	return planned, nil
@@ -151,8 +151,8 @@ func (a *restoreAttempt) runDry(ctx context.Context, server bool, progress func(
 	return rows.Writer, rows.messages, rows.Sort()
 }
 
-// store completes the header and stores the plan. A location that cannot be written is no error.
-func (p *PlannedRestore) store(ctx context.Context, a *restoreAttempt, spec *velerov1.RestoreSpec) error {
+// storePlan completes the header and stores the plan. A location that cannot be written is no error.
+func (p *PlannedRestore) storePlan(ctx context.Context, a *restoreAttempt, spec *velerov1.RestoreSpec) error {
 	text, err := json.Marshal(spec)
 	if err != nil {
 		return fmt.Errorf("encode the spec: %w", err)

@@ -113,7 +113,7 @@ func explainFailure(ctx context.Context, a *restoreAttempt) error {
 func writePhase(ctx context.Context, a *restoreAttempt) error {
 	end := a.finished
 	final, err := a.held.Finish(ctx, func(o *velerov1.Restore) error {
-		a.setEnd(o, end)
+		a.setTerminalPhase(o, end)
 		return nil
 	})
 	if errors.Is(err, engine.ErrEnded) {
@@ -132,8 +132,8 @@ func writePhase(ctx context.Context, a *restoreAttempt) error {
 	return nil
 }
 
-// setEnd writes the terminal phase and what belongs to it.
-func (a *restoreAttempt) setEnd(o *velerov1.Restore, end *outcome.Finished) {
+// setTerminalPhase writes the terminal phase and what belongs to it.
+func (a *restoreAttempt) setTerminalPhase(o *velerov1.Restore, end *outcome.Finished) {
 	o.Status.Phase = end.Phase
 	at := metav1.NewTime(end.At())
 	o.Status.CompletionTimestamp = &at

@@ -20,9 +20,9 @@ import (
 // leftLimit bounds the reading of the records of a restore of which nothing is open.
 const leftLimit = 30 * time.Second
 
-// readLeft reads what a restore began, of which nothing is open, by its records. It returns what could
+// readBegunOperations reads what a restore began, of which nothing is open, by its records. It returns what could
 // be read.
-func (c *Config) readLeft(ctx context.Context, restore *velerov1.Restore) ([]outcome.Operation, error) {
+func (c *Config) readBegunOperations(ctx context.Context, restore *velerov1.Restore) ([]outcome.Operation, error) {
 	location := cmp.Or(mark.PausedLocation(restore), mark.FilesLocation(restore))
 	if location == "" {
 		backup := &velerov1.Backup{}
@@ -55,8 +55,8 @@ func (k *Kind) endOperations(ctx context.Context, restore *velerov1.Restore) tim
 	default:
 		waits = 2
 		var begun []outcome.Operation
-		if begun, err = k.cfg.readLeft(ctx, restore); err == nil {
-			err = k.cfg.Operations.CancelOpen(ctx, logOf(restore, begun), restore, "the restore was deleted")
+		if begun, err = k.cfg.readBegunOperations(ctx, restore); err == nil {
+			err = k.cfg.Operations.CancelOpen(ctx, newOperationLog(restore, begun), restore, "the restore was deleted")
 		}
 		if err == nil {
 			return 0

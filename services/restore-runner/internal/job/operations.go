@@ -79,7 +79,7 @@ func cancelOperations(ctx context.Context, a *restoreAttempt) error {
 			a.unread = err
 			a.log.ErrorContext(ctx, "Failed to read the operations of the failed restore; they may still be running", "error", err)
 		}
-		in.operations = logOf(a.restore, begun)
+		in.operations = newOperationLog(a.restore, begun)
 	}
 	return a.cfg.Operations.CancelOpen(ctx, in.operations, a.restore, "the restore failed: "+a.failure.Error())
 }
@@ -94,7 +94,7 @@ func (a *restoreAttempt) readBegun(ctx context.Context) ([]outcome.Operation, er
 	case in.records == nil && a.isFresh():
 		return nil, nil
 	case in.records == nil:
-		return a.cfg.readLeft(limited, a.restore)
+		return a.cfg.readBegunOperations(limited, a.restore)
 	case in.records.replayed.Load(), len(in.records.earlier) == 0:
 		return in.recorder.Operations(), nil
 	}
@@ -147,8 +147,8 @@ func operationsIn(begun []outcome.Operation) []operation.Operation {
 	return list
 }
 
-// logOf is a log of operations that are not sealed.
-func logOf(restore *velerov1.Restore, begun []outcome.Operation) *operation.Log {
+// newOperationLog returns a log of operations that are not sealed.
+func newOperationLog(restore *velerov1.Restore, begun []outcome.Operation) *operation.Log {
 	return operation.NewLog(operationsOf(restore), operationsIn(begun))
 }
 

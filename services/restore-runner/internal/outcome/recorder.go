@@ -257,7 +257,7 @@ func (r *Recorder) applyRecord(node int32, rec *Record) {
 	if rec.Volume != nil && (rec.Volume.ID != "" || rec.Volume.fillsClaim()) {
 		putLazy(&r.volumes, node, rec.Volume)
 	}
-	if action := codeOf(rec.Action); action != 0 {
+	if action := encodeAction(rec.Action); action != 0 {
 		r.tally.setOutcome(node, action)
 		r.report.writeLine(r.plan, joblog.Info, node, &Line{Message: string(rec.Action), Time: rec.Time})
 	}

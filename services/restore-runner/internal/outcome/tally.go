@@ -22,7 +22,7 @@ type actionCode uint8
 
 var codes = []apply.Action{"", apply.Created, apply.Updated, apply.Failed, apply.Skipped}
 
-func codeOf(a apply.Action) actionCode {
+func encodeAction(a apply.Action) actionCode {
 	for i, known := range codes {
 		if known == a {
 			return actionCode(i)

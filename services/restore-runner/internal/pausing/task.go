@@ -75,7 +75,7 @@ func (t *Task) Pass(ctx context.Context) {
 
 // resumePaused resumes what a restore left paused if that is due, and returns when the next attempt is.
 func (t *Task) resumePaused(ctx context.Context, o *velerov1.Restore, location string, last lastAttempt) lastAttempt {
-	if !t.isDue(o) || t.Clock.Now().Before(last.next) {
+	if !t.isResumeDue(o) || t.Clock.Now().Before(last.next) {
 		return last
 	}
 	names, err := t.Resume(ctx, o, location, nil)
@@ -105,7 +105,7 @@ func (t *Task) resumePaused(ctx context.Context, o *velerov1.Restore, location s
 	return lastAttempt{next: t.Clock.Now().Add(pause), pause: pause}
 }
 
-func (t *Task) isDue(o *velerov1.Restore) bool {
+func (t *Task) isResumeDue(o *velerov1.Restore) bool {
 	switch {
 	case !o.Status.Phase.Terminal():
 		return o.DeletionTimestamp != nil && t.Free(o)

@@ -83,7 +83,7 @@ func buildGraph(p *Plan, h *edgeHints, notes []Note) (Graph, []Note) {
 	d.dropBackwardEdges()
 	var broken []graphEdge
 	d.edges, broken = breakCycles(int(d.vertices), d.edges)
-	notes = append(notes, cutNotes(p, broken)...)
+	notes = append(notes, noteCutEdges(p, broken)...)
 	d.addBarriers()
 	return compileGraph(int(d.vertices), d.edges), notes
 }
@@ -164,8 +164,8 @@ func (d *graphDraft) addOwnerEdge(node, owner int32, relation Relation) {
 	}
 }
 
-// cutNotes are the remarks about edges that were left out.
-func cutNotes(p *Plan, broken []graphEdge) []Note {
+// noteCutEdges returns the remarks about edges that were left out.
+func noteCutEdges(p *Plan, broken []graphEdge) []Note {
 	var notes []Note
 	for _, e := range broken {
 		node, message := e.to, "waits for objects that wait for it: restored before them"

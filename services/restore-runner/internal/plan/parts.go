@@ -52,16 +52,16 @@ func FindParts(ctx context.Context, source Source, items selection.Items) (parts
 	// What a dependency owns is not asked for: a set that two Clusters name owns an object for each of them.
 	reached := roots
 	if items.Children {
-		reached = append(reached, parts.follow(roots, func(relation string) bool { return relation == manifest.Owns })...)
+		reached = append(reached, parts.followRelations(roots, func(relation string) bool { return relation == manifest.Owns })...)
 	}
 	if items.Dependencies {
-		parts.follow(reached, func(relation string) bool { return relation != manifest.Owns })
+		parts.followRelations(reached, func(relation string) bool { return relation != manifest.Owns })
 	}
 	return parts, nil, nil
 }
 
-// follow notes what nodes reach by some relations, and returns it.
-func (p *Parts) follow(nodes []manifest.Node, relations func(relation string) bool) (reached []manifest.Node) {
+// followRelations notes what nodes reach by some relations, and returns it.
+func (p *Parts) followRelations(nodes []manifest.Node, relations func(relation string) bool) (reached []manifest.Node) {
 	for from, edge := range p.graph.Reach(nodes, false, relations) {
 		p.along[edge.Node] = manifest.Edge{Node: from, Relation: edge.Relation}
 		reached = append(reached, edge.Node)
@@ -192,7 +192,7 @@ func (b *planBuilder) noteParts() {
 // reasonOf says why an object is in the plan that is not named.
 func (p *Parts) reasonOf(gr schema.GroupResource, node manifest.Node) string {
 	if step, ok := p.along[node]; ok {
-		return nameOfObject(step.Node) + " " + verbOf(step.Relation) + " it"
+		return nameOfObject(step.Node) + " " + spellRelation(step.Relation) + " it"
 	}
 	switch gr.String() {
 	case namespacesResource:
@@ -211,8 +211,8 @@ func nameOfObject(node manifest.Node) string {
 	return key.Kind + " " + key.Namespace + "/" + key.Name
 }
 
-// verbOf makes words of a relation: "runs as" of runsAs, "is made from" of madeFrom.
-func verbOf(relation string) string {
+// spellRelation makes words of a relation: "runs as" of runsAs, "is made from" of madeFrom.
+func spellRelation(relation string) string {
 	var words strings.Builder
 	for _, r := range relation {
 		if unicode.IsUpper(r) {

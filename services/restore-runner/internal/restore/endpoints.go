@@ -74,7 +74,7 @@ func (k *endpointsKeeper) settleEndpoints(ctx context.Context) error {
 				return err
 			}
 		}
-		nodes = k.findGone(ctx, nodes)
+		nodes = k.findMissing(ctx, nodes)
 		for _, v := range nodes {
 			if k.over = round == endpointsRounds; k.over {
 				k.cfg.Recorder.Warn(v, fmt.Sprintf("a controller removed it after its creation, and it is not there again: %v; restore it once more",
@@ -121,9 +121,9 @@ func (k *endpointsKeeper) createdNodes() []int32 {
 	return nodes
 }
 
-// findGone returns those of the Endpoints that are not in the cluster. Namespaces that cannot be listed
+// findMissing returns those of the Endpoints that are not in the cluster. Namespaces that cannot be listed
 // count as complete.
-func (k *endpointsKeeper) findGone(ctx context.Context, nodes []int32) []int32 {
+func (k *endpointsKeeper) findMissing(ctx context.Context, nodes []int32) []int32 {
 	live := map[string]map[string]bool{} // by namespace; nil where it is not known
 	var gone []int32
 	for _, v := range nodes {
@@ -145,7 +145,7 @@ func (k *endpointsKeeper) findGone(ctx context.Context, nodes []int32) []int32 {
 
 // createAgain creates Endpoints as they were created before.
 func (k *endpointsKeeper) createAgain(ctx context.Context, v int32) error {
-	body, err := k.bodyOf(ctx, v)
+	body, err := k.readCreatedBody(ctx, v)
 	if err != nil {
 		return err
 	}
@@ -160,8 +160,8 @@ func (k *endpointsKeeper) createAgain(ctx context.Context, v int32) error {
 	return nil
 }
 
-// bodyOf returns what was created. What an earlier holder created is made from the backup.
-func (k *endpointsKeeper) bodyOf(ctx context.Context, v int32) (map[string]any, error) {
+// readCreatedBody returns what was created. What an earlier holder created is made from the backup.
+func (k *endpointsKeeper) readCreatedBody(ctx context.Context, v int32) (map[string]any, error) {
 	st := k.bodies.Resume(v, k.cfg.Recorder)
 	raw, err := st.Read()
 	if err == nil && len(raw) > 0 {

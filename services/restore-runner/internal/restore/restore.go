@@ -10,7 +10,7 @@ import (
 // Pod owes a hook, or with the cause of ctx's end, or with dispatch.ErrStopped. The error is never about single
 // objects.
 func Run(ctx context.Context, config Config) error {
-	r, err := newRun(config)
+	r, err := newRestoreRun(config)
 	if err != nil {
 		return err
 	}

@@ -45,9 +45,9 @@ type restoreRun struct {
 	namespaces  *namespaceCreator
 }
 
-// newRun puts together what restores definitions and namespaces; what restores the objects depends
+// newRestoreRun puts together what restores definitions and namespaces; what restores the objects depends
 // on both.
-func newRun(cfg Config) (*restoreRun, error) {
+func newRestoreRun(cfg Config) (*restoreRun, error) {
 	limiter := &dispatch.Limiter{}
 	manager := apply.ManagerOf(cfg.UID)
 	client, err := apply.NewClient(cfg.REST, manager, limiter, cfg.Clock, cfg.Confirm)

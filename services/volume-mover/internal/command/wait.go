@@ -30,7 +30,7 @@ func (m *mover) newWaitCommand() *cobra.Command {
 			if len(validation.IsDNS1123Subdomain(w.name)) > 0 {
 				return errgrpc.Field("RESTORE-UID", "%q is not a UID", w.name)
 			}
-			if w.wasDone() {
+			if w.hasRunBefore() {
 				return nil
 			}
 			if err := m.awaitVolumes(c.Context(), w); err != nil {
@@ -53,9 +53,9 @@ type waiter struct {
 	shared                map[string]int
 }
 
-// wasDone reports that the container ran before in this Pod, and found the data. A Pod whose sandbox is made
+// hasRunBefore reports that the container ran before in this Pod, and found the data. A Pod whose sandbox is made
 // anew runs its init containers again, and the done files are gone.
-func (w waiter) wasDone() bool {
+func (w waiter) hasRunBefore() bool {
 	if w.state == "" {
 		return false
 	}
@@ -63,8 +63,8 @@ func (w waiter) wasDone() bool {
 	return err == nil
 }
 
-// keepDone keeps that the data was found.
-func (m *mover) keepDone(w waiter) {
+// recordFound keeps that the data was found.
+func (m *mover) recordFound(w waiter) {
 	if w.state == "" {
 		return
 	}
@@ -86,7 +86,7 @@ func (m *mover) awaitVolumes(ctx context.Context, w waiter) error {
 		case err != nil:
 			return err
 		case len(missing) == 0:
-			m.keepDone(w)
+			m.recordFound(w)
 			m.removeMarks(w, volumes)
 			return nil
 		}
@@ -134,9 +134,9 @@ func (w waiter) findMissing(volumes []string) (missing []string, err error) {
 	return missing, nil
 }
 
-// isLast notes in the directory of done files that this Pod has its data, and reports whether all Pods that wait
+// recordPodDone notes in the directory of done files that this Pod has its data, and reports whether all Pods that wait
 // for the volume have. Several may be the last.
-func (w waiter) isLast(volume string) (bool, error) {
+func (w waiter) recordPodDone(volume string) (bool, error) {
 	pods, shared := w.shared[volume]
 	if !shared {
 		return true, nil
@@ -158,7 +158,7 @@ func (m *mover) removeMarks(w waiter, volumes []string) {
 		info, err := os.Stat(volume)
 		last := false
 		if err == nil {
-			last, err = w.isLast(v)
+			last, err = w.recordPodDone(v)
 		}
 		if err == nil && !last {
 			continue

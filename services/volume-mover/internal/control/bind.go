@@ -76,12 +76,12 @@ func (c *Controller) bindVolume(ctx context.Context, v view, pod *corev1.Pod) (t
 	pv := &corev1.PersistentVolume{}
 	err := c.Reader.Get(ctx, client.ObjectKey{Name: v.filled}, pv)
 	if err == nil {
-		err = c.handOver(ctx, v, pod, pv)
+		err = c.handOverVolume(ctx, v, pod, pv)
 	}
 	return bindInterval, c.settleError(ctx, v, err)
 }
 
-func (c *Controller) handOver(ctx context.Context, v view, pod *corev1.Pod, pv *corev1.PersistentVolume) error {
+func (c *Controller) handOverVolume(ctx context.Context, v view, pod *corev1.Pod, pv *corev1.PersistentVolume) error {
 	target, err := c.readTarget(ctx, v)
 	switch {
 	case err != nil:

@@ -152,7 +152,7 @@ func (c *Controller) RemoveLeftFiles(ctx context.Context) error {
 	var errs []error
 	for i := range pods.Items {
 		pod := &pods.Items[i]
-		if hasEnded(pod) || c.isLost(pod) || pod.Status.Phase != corev1.PodRunning && c.Clock.Since(pod.CreationTimestamp.Time) > filesLimit {
+		if hasEnded(pod) || c.isPodLost(pod) || pod.Status.Phase != corev1.PodRunning && c.Clock.Since(pod.CreationTimestamp.Time) > filesLimit {
 			errs = append(errs, c.removeRepositoryPod(ctx, pod))
 		}
 	}

@@ -227,7 +227,7 @@ func terminationOf(pod *corev1.Pod) *corev1.ContainerStateTerminated {
 
 // cancelTransfer tells the mover to stop, and ends the request once it has.
 func (c *Controller) cancelTransfer(ctx context.Context, v view, pod *corev1.Pod) (time.Duration, error) {
-	if pod == nil || c.isLost(pod) {
+	if pod == nil || c.isPodLost(pod) {
 		return 0, c.endRequest(ctx, v, velerov1.PodVolumePhaseCanceled, "canceled", func(view) {})
 	}
 	_, err := c.writeStatus(ctx, v, func(f view) {

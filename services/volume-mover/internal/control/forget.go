@@ -73,7 +73,7 @@ func (c *Controller) stepForget(ctx context.Context, s Snapshots) (done bool, er
 		return false, err
 	case pod == nil:
 		return false, c.startForget(ctx, s)
-	case c.isLost(pod):
+	case c.isPodLost(pod):
 		return false, c.removeRepositoryPod(ctx, pod)
 	case pod.DeletionTimestamp != nil: // another one follows it
 		return false, nil

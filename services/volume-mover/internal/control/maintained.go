@@ -28,7 +28,7 @@ const recentRuns = 3
 func (c *Controller) noteMaintenance(ctx context.Context, r *velerov1.BackupRepository, begin metav1.Time, result outcome.Result) error {
 	end, succeeded, noted := metav1.NewTime(c.Clock.Now()), result.Phase == outcome.Completed, false
 	err := kube.Update(ctx, c.Reader, c.Client, r, func(fresh *velerov1.BackupRepository) error {
-		if noted = addRun(&fresh.Status, begin, end, result); !noted {
+		if noted = addMaintenanceRun(&fresh.Status, begin, end, result); !noted {
 			return kube.ErrSkip
 		}
 		if result.Foreign != "" {
@@ -53,8 +53,8 @@ func (c *Controller) noteMaintenance(ctx context.Context, r *velerov1.BackupRepo
 	return nil
 }
 
-// addRun adds a run to the status, unless an earlier look did.
-func addRun(s *velerov1.BackupRepositoryStatus, begin, end metav1.Time, result outcome.Result) bool {
+// addMaintenanceRun adds a run to the status, unless an earlier look did.
+func addMaintenanceRun(s *velerov1.BackupRepositoryStatus, begin, end metav1.Time, result outcome.Result) bool {
 	run := velerov1.BackupRepositoryMaintenanceStatus{
 		Result: maintenanceFailed, StartTimestamp: &begin, CompleteTimestamp: &end, Message: result.Message,
 	}

@@ -174,7 +174,7 @@ func (c *Controller) startMaintenance(ctx context.Context, r *velerov1.BackupRep
 func (c *Controller) followMaintenance(ctx context.Context, r *velerov1.BackupRepository, pod *corev1.Pod) (runs bool, err error) {
 	result := outcome.Result{Phase: outcome.Failed}
 	switch {
-	case c.isLost(pod):
+	case c.isPodLost(pod):
 		result.Message = "the mover Pod was deleted, and its node " + pod.Spec.NodeName + " does not say that it has ended"
 	case pod.DeletionTimestamp != nil: // another one follows it
 		return false, nil

@@ -108,7 +108,7 @@ func preparationPod(r *velerov1.BackupRepository) string { return hashName("prep
 func (c *Controller) followPreparation(ctx context.Context, r *velerov1.BackupRepository, pod *corev1.Pod) error {
 	result := outcome.Result{Phase: outcome.Failed}
 	switch {
-	case c.isLost(pod):
+	case c.isPodLost(pod):
 		return c.removeRepositoryPod(ctx, pod)
 	case pod.DeletionTimestamp != nil:
 		return nil

@@ -95,7 +95,7 @@ func (c *Controller) takeStep(ctx context.Context, v view) (time.Duration, error
 		return c.startMover(ctx, v)
 	case pod == nil:
 		return 0, c.failRequest(ctx, v, "the mover Pod was deleted")
-	case c.isLost(pod):
+	case c.isPodLost(pod):
 		return 0, c.failRequest(ctx, v, "the mover Pod was deleted, and its node %s does not say that it has ended", pod.Spec.NodeName)
 	case pod.Status.Phase == corev1.PodRunning:
 		return c.followMover(ctx, v, pod)
@@ -125,8 +125,8 @@ func hasEnded(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// isLost reports whether a Pod was deleted and has had more than its time to end.
-func (c *Controller) isLost(pod *corev1.Pod) bool {
+// isPodLost reports whether a Pod was deleted and has had more than its time to end.
+func (c *Controller) isPodLost(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp != nil && c.Clock.Now().After(pod.DeletionTimestamp.Add(goneGrace))
 }
 

@@ -89,7 +89,7 @@ func (c *Controller) removeRepositoryPod(ctx context.Context, pod *corev1.Pod) e
 	if err := client.IgnoreNotFound(c.Client.Delete(ctx, secret)); err != nil {
 		return err
 	}
-	if c.isLost(pod) {
+	if c.isPodLost(pod) {
 		return client.IgnoreNotFound(c.Client.Delete(ctx, pod, client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID}))
 	}
 	return c.deletePod(ctx, pod)

@@ -176,7 +176,7 @@ func (c *Controller) findContent(ctx context.Context, request string) (*snapshot
 	vsc := &snapshotv1.VolumeSnapshotContent{}
 	err := c.Reader.Get(ctx, client.ObjectKey{Name: request}, vsc)
 	switch {
-	case isAbsent(err), err == nil && !c.isTwin(vsc):
+	case isAbsent(err), err == nil && !c.isUploadContent(vsc):
 		return nil, nil //nolint:nilnil // no content is a normal answer
 	case err != nil:
 		return nil, fmt.Errorf("VolumeSnapshotContent %s: %w", request, err)
@@ -184,8 +184,8 @@ func (c *Controller) findContent(ctx context.Context, request string) (*snapshot
 	return vsc, nil
 }
 
-// isTwin reports whether a content was made for a request of this namespace.
-func (c *Controller) isTwin(vsc *snapshotv1.VolumeSnapshotContent) bool {
+// isUploadContent reports whether a content was made for a request of this namespace.
+func (c *Controller) isUploadContent(vsc *snapshotv1.VolumeSnapshotContent) bool {
 	ref := vsc.Spec.VolumeSnapshotRef
 	return vsc.Labels[moverpod.LabelMover] == moverpod.ValueUpload && ref.Namespace == c.Movers.Namespace && ref.Name == vsc.Name
 }
@@ -254,7 +254,7 @@ func (c *Controller) RemoveOrphans(ctx context.Context) error {
 	}
 	for i := range contents.Items {
 		vsc := &contents.Items[i]
-		if err != nil || !c.isTwin(vsc) {
+		if err != nil || !c.isUploadContent(vsc) {
 			continue
 		}
 		found := c.Reader.Get(ctx, client.ObjectKey{Namespace: c.Movers.Namespace, Name: vsc.Name}, &v2alpha1.DataUpload{})

@@ -61,7 +61,7 @@ func (r *Reader) Read(ctx context.Context, path string, out io.Writer) error {
 	w := bufio.NewWriter(out)
 	return endStream(w, r.withEntry(ctx, path, func(repo *repository.Repository, e *snapshot.DirEntry) error {
 		if e.Type != snapshot.EntryTypeFile {
-			return errgrpc.Field("path", "%q is a %s, and no file", path, typeNames[typeOf(e)])
+			return errgrpc.Field("path", "%q is a %s, and no file", path, typeNames[fileTypeOf(e)])
 		}
 		content, err := repo.OpenObject(ctx, e.ObjectID)
 		if err != nil {
@@ -121,7 +121,7 @@ var typeNames = map[volumev1.FileType]string{
 	volumev1.FileType_FILE_TYPE_DIRECTORY: "directory", volumev1.FileType_FILE_TYPE_SYMLINK: "symbolic link", volumev1.FileType_FILE_TYPE_UNSPECIFIED: "thing of an unknown type",
 }
 
-func typeOf(e *snapshot.DirEntry) volumev1.FileType {
+func fileTypeOf(e *snapshot.DirEntry) volumev1.FileType {
 	switch e.Type {
 	case snapshot.EntryTypeFile:
 		return volumev1.FileType_FILE_TYPE_FILE
@@ -135,7 +135,7 @@ func typeOf(e *snapshot.DirEntry) volumev1.FileType {
 
 func describeEntry(e *snapshot.DirEntry) *volumev1.File {
 	f := &volumev1.File{
-		Name: e.Name, Type: typeOf(e), Size: e.FileSize, Mode: unixMode(fs.FileMode(e.Permissions)), Uid: e.UserID, Gid: e.GroupID, Modified: e.ModTime.ToTime().UnixNano(),
+		Name: e.Name, Type: fileTypeOf(e), Size: e.FileSize, Mode: unixMode(fs.FileMode(e.Permissions)), Uid: e.UserID, Gid: e.GroupID, Modified: e.ModTime.ToTime().UnixNano(),
 	}
 	if e.DirSummary != nil {
 		f.Size = e.DirSummary.TotalFileSize

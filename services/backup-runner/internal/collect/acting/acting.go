@@ -119,7 +119,7 @@ func (a *objectProcessor) processBlock(ctx context.Context, b *Block) error {
 			err = a.processMember(ctx, &b.Members[i])
 		}
 		if err == nil {
-			err = a.catchUp(ctx)
+			err = a.drainPostponed(ctx)
 		}
 		if err != nil {
 			if i > 0 || len(a.later) > 0 || len(b.Hooks) > 0 {

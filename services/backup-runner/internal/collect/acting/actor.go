@@ -188,7 +188,7 @@ func (a *objectProcessor) runActions(ctx context.Context, s *processedObject, re
 	case err != nil:
 		return a.noteFailed(s, "an action failed: the object is not backed up", err)
 	case result.LeftOut != "":
-		return itemset.LeftOut, a.leaveOut(s, result.LeftOut)
+		return itemset.LeftOut, a.recordLeftOut(s, result.LeftOut)
 	}
 	return a.storeObject(s, &result)
 }

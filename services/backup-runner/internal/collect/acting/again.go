@@ -25,7 +25,7 @@ func (p *Pool) Store(ctx context.Context, items []action.Item, out *partwriter.W
 		if err := a.storeItemAgain(ctx, item); err != nil {
 			return err
 		}
-		if err := a.catchUp(ctx); err != nil {
+		if err := a.drainPostponed(ctx); err != nil {
 			return err
 		}
 		if out.Full() {

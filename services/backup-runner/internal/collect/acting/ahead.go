@@ -16,7 +16,7 @@ func (a *objectProcessor) prestartBlock(ctx context.Context, b *Block) error {
 	}
 	objects := map[action.Prestarter][]action.Keyed{}
 	for i := range b.Members {
-		a.mayBegin(objects, &b.Members[i])
+		a.addToPrestarters(objects, &b.Members[i])
 	}
 	for beginner, keyed := range objects {
 		if len(keyed) < 2 { //nolint:mnd // as above
@@ -32,8 +32,8 @@ func (a *objectProcessor) prestartBlock(ctx context.Context, b *Block) error {
 	return nil
 }
 
-// mayBegin adds a member to the objects of the actions that may begin their work for it.
-func (a *objectProcessor) mayBegin(objects map[action.Prestarter][]action.Keyed, m *Member) {
+// addToPrestarters adds a member to the objects of the actions that may begin their work for it.
+func (a *objectProcessor) addToPrestarters(objects map[action.Prestarter][]action.Keyed, m *Member) {
 	if !a.pool.Items.Result(m.Key).Waits(false) {
 		return
 	}

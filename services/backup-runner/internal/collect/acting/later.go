@@ -24,9 +24,9 @@ func (s *processedObject) itemNames() itemset.SpooledItem {
 	return it
 }
 
-// catchUp processes what was put off, and what that puts off. After an error the objects that asked
+// drainPostponed processes what was put off, and what that puts off. After an error the objects that asked
 // must not be recorded.
-func (a *objectProcessor) catchUp(ctx context.Context) error {
+func (a *objectProcessor) drainPostponed(ctx context.Context) error {
 	for i := 0; i < len(a.later); i++ {
 		if err := a.processPostponed(ctx, a.later[i]); err != nil {
 			return err

@@ -114,8 +114,8 @@ func (a *objectProcessor) noteFailed(s *processedObject, message string, cause e
 	return itemset.Failed, a.out.Fail(partwriter.EntryAbout(s.GroupResource(), s.Namespace, s.Name, message, cause))
 }
 
-// leaveOut notes that an action keeps the object out of the backup.
-func (a *objectProcessor) leaveOut(s *processedObject, by string) error {
+// recordLeftOut notes that an action keeps the object out of the backup.
+func (a *objectProcessor) recordLeftOut(s *processedObject, by string) error {
 	a.out.Record.LeftOut = append(a.out.Record.LeftOut, recordObject(&s.SpooledItem))
 	return a.out.Inform(partwriter.EntryAbout(s.GroupResource(), s.Namespace, s.Name, "left out by action "+by, nil))
 }

@@ -25,7 +25,7 @@ func (a *objectProcessor) snapshotVolumes(ctx context.Context, h *hookedBlock) e
 				return err
 			}
 		}
-		if err := a.catchUp(ctx); err != nil {
+		if err := a.drainPostponed(ctx); err != nil {
 			return err
 		}
 		found = a.pool.Facts.VolumesOf(pod.Namespace(), pod.Claims)

@@ -120,7 +120,7 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 		return nil, err
 	}
 	p.noteMessages()
-	if err := p.listAll(ctx, live); err != nil {
+	if err := p.runPasses(ctx, live); err != nil {
 		return nil, err
 	}
 	if err := p.decideVolumes(ctx); err != nil {
@@ -206,8 +206,8 @@ func (p *planner) boundResult() {
 	}
 }
 
-// listAll makes the passes of a real collection.
-func (p *planner) listAll(ctx context.Context, live int) error {
+// runPasses makes the passes of a real collection.
+func (p *planner) runPasses(ctx context.Context, live int) error {
 	if err := p.listUnits(ctx, plan.Units(plan.First(p.Filter, p.Catalog, live), p.Filter)); err != nil {
 		return err
 	}

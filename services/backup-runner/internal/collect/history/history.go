@@ -98,9 +98,9 @@ type callKey struct {
 	action string
 }
 
-func callOf(c *checkpoint.Call) callKey { return callKey{keyOf(&c.Object), c.Action} }
+func newCallKey(c *checkpoint.Call) callKey { return callKey{newItemKey(&c.Object), c.Action} }
 
-func keyOf(o *checkpoint.Object) itemset.Key {
+func newItemKey(o *checkpoint.Object) itemset.Key {
 	return itemset.KeyOf(schema.GroupKind{Group: o.Group, Kind: o.Kind}, o.Namespace, o.Name)
 }
 
@@ -109,10 +109,10 @@ func (c *Calls) addRecord(key string, rec *checkpoint.Record) {
 		c.outcomes = map[callKey]string{}
 	}
 	for i := range rec.Intents {
-		c.outcomes[callOf(&rec.Intents[i])] = ""
+		c.outcomes[newCallKey(&rec.Intents[i])] = ""
 	}
 	for i := range rec.Outcomes {
-		if call := callOf(&rec.Outcomes[i].Call); rec.Outcomes[i].NotSent {
+		if call := newCallKey(&rec.Outcomes[i].Call); rec.Outcomes[i].NotSent {
 			delete(c.outcomes, call)
 		} else {
 			c.outcomes[call] = key
@@ -130,6 +130,6 @@ func (c *Calls) Operations() []operation.Operation { return c.begun }
 // Begun reports whether a call was about to be made, and returns the key of the record that has its
 // outcome, "" if none has.
 func (c *Calls) Begun(call *checkpoint.Call) (record string, begun bool) {
-	record, begun = c.outcomes[callOf(call)]
+	record, begun = c.outcomes[newCallKey(call)]
 	return record, begun
 }

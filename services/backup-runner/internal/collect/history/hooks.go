@@ -56,4 +56,4 @@ func (h *Hooks) Open() []checkpoint.HookedPod {
 }
 
 // KeyOf is the key of an object that a record names.
-func KeyOf(o *checkpoint.Object) itemset.Key { return keyOf(o) }
+func KeyOf(o *checkpoint.Object) itemset.Key { return newItemKey(o) }

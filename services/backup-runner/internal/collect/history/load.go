@@ -40,13 +40,13 @@ func (a *Acted) addRecord(rec *checkpoint.Record) {
 		a.parts = append(a.parts, rec.Part)
 	}
 	for i := range rec.LeftOut {
-		a.leftOut = append(a.leftOut, keyOf(&rec.LeftOut[i]))
+		a.leftOut = append(a.leftOut, newItemKey(&rec.LeftOut[i]))
 	}
 	for i := range rec.Detached {
-		a.detached = append(a.detached, keyOf(&rec.Detached[i]))
+		a.detached = append(a.detached, newItemKey(&rec.Detached[i]))
 	}
 	for i := range rec.Joined {
-		a.Joined[keyOf(&rec.Joined[i])] = struct{}{}
+		a.Joined[newItemKey(&rec.Joined[i])] = struct{}{}
 	}
 }
 

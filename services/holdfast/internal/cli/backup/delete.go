@@ -34,12 +34,12 @@ func requestDeletion(ctx context.Context, s *job.Session, b *velerov1.Backup, wa
 	if !wait {
 		return nil
 	}
-	return waitGone(ctx, s, b, request)
+	return awaitDeletion(ctx, s, b, request)
 }
 
-// waitGone waits until the request is processed. A successful deletion removes the request too, so
+// awaitDeletion waits until the request is processed. A successful deletion removes the request too, so
 // its absence and the backup's mean success.
-func waitGone(ctx context.Context, s *job.Session, b *velerov1.Backup, request *velerov1.DeleteBackupRequest) error {
+func awaitDeletion(ctx context.Context, s *job.Session, b *velerov1.Backup, request *velerov1.DeleteBackupRequest) error {
 	progress := command.NewProgress(s.Global)
 	err := command.WaitUntil(ctx, s.Client, s.Global.Clock, request, func() (bool, error) {
 		progress.Show("Deletion "+string(phaseOr(request.Status.Phase)), 0, 0)

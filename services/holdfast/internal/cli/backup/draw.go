@@ -57,7 +57,7 @@ func (t *treeWriter) writeBelow(n *treeNode, indent string) {
 		if l.relation != "" {
 			text = l.relation + " → " + text
 		}
-		mark := t.markOf(l.to)
+		mark := t.explainOmission(l.to)
 		t.writeLine(indent + branch + text + mark)
 		if !t.drawn[l.to] {
 			t.writeBelow(l.to, indent+below)
@@ -65,8 +65,8 @@ func (t *treeWriter) writeBelow(n *treeNode, indent string) {
 	}
 }
 
-// markOf says why a node is drawn without what belongs to it.
-func (t *treeWriter) markOf(n *treeNode) string {
+// explainOmission says why a node is drawn without what belongs to it.
+func (t *treeWriter) explainOmission(n *treeNode) string {
 	switch {
 	case t.graph.isMissing(n):
 		return " (not in the backup)"

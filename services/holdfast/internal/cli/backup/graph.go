@@ -10,7 +10,7 @@ import (
 // treeKey names an object, in whichever version.
 type treeKey struct{ group, kind, namespace, name string }
 
-func keyOf(i *manifestv1.Item) treeKey {
+func newTreeKey(i *manifestv1.Item) treeKey {
 	return treeKey{i.GetGroup(), i.GetKind(), i.GetNamespace(), i.GetName()}
 }
 
@@ -48,7 +48,7 @@ func newTreeGraph(namespace string) *treeGraph {
 
 // addItem adds an object; other versions of one that is there are left out.
 func (g *treeGraph) addItem(i *manifestv1.Item) {
-	key := keyOf(i)
+	key := newTreeKey(i)
 	if g.nodes[key] != nil {
 		return
 	}

@@ -67,7 +67,7 @@ func (o *PlanOptions) Run(ctx context.Context) error {
 	}
 	plan, err := o.planBackup(ctx, checked)
 	if err != nil {
-		return o.runner().Explain(err)
+		return o.runnerOptions().Explain(err)
 	}
 	if !o.Output.IsText() {
 		return o.Output.Print(o.Global.Out, plan)
@@ -78,7 +78,7 @@ func (o *PlanOptions) Run(ctx context.Context) error {
 // runnerFlag is the flag of backup-runner's address.
 const runnerFlag = "backup-address"
 
-func (o *PlanOptions) runner() *command.RemoteOptions {
+func (o *PlanOptions) runnerOptions() *command.RemoteOptions {
 	return o.Remote.Beside(runnerFlag, "backup-runner", o.Runner)
 }
 
@@ -98,7 +98,7 @@ func (o *PlanOptions) checkBackup(ctx context.Context, b *velerov1.Backup) (*que
 
 // planBackup has backup-runner make the dry run.
 func (o *PlanOptions) planBackup(ctx context.Context, checked *queuev1.CheckBackupResponse) (*Plan, error) {
-	conn, err := o.runner().Connect(o.Global)
+	conn, err := o.runnerOptions().Connect(o.Global)
 	if err != nil {
 		return nil, err
 	}

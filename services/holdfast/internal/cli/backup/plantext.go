@@ -82,7 +82,7 @@ func (p *Plan) writeText(o *PlanOptions) error {
 	if _, err := page.WriteTo(o.Global.Out); err != nil {
 		return err
 	}
-	for _, table := range p.tables(o.All) {
+	for _, table := range p.buildTables(o.All) {
 		if len(table.rows) == 0 {
 			continue
 		}
@@ -109,7 +109,7 @@ type planTable struct {
 	rows   [][]string
 }
 
-func (p *Plan) tables(all bool) []planTable {
+func (p *Plan) buildTables(all bool) []planTable {
 	kinds := planTable{header: []string{"KIND", "OBJECTS", "LEFT OUT", "SIZE"}}
 	for _, c := range p.Kinds {
 		size := "unknown"

@@ -155,7 +155,7 @@ func (o *TreeOptions) readGraph(ctx context.Context) (*treeGraph, []*treeNode, e
 	}
 	graph.linkNodes()
 	if root != nil {
-		return graph, []*treeNode{graph.nodes[keyOf(root)]}, nil
+		return graph, []*treeNode{graph.nodes[newTreeKey(root)]}, nil
 	}
 	return graph, graph.findRoots(), nil
 }

@@ -46,7 +46,7 @@ func (r *objectRun) awaitAdditional(ctx context.Context, b *boundAction, result 
 		return wait
 	}
 	r.state.Wait = wait
-	return r.comeBack(ctx)
+	return r.concludeWait(ctx)
 }
 
 // findNode returns the node that an action means, by the name of its resource in the backup or any name
@@ -82,8 +82,8 @@ var earlyResources = map[schema.GroupResource]bool{
 	{Resource: "namespaces"}: true, {Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}: true,
 }
 
-// comeBack notes what became of a wait, and returns what there is to wait for next.
-func (r *objectRun) comeBack(ctx context.Context) *dispatch.Wait {
+// concludeWait notes what became of a wait, and returns what there is to wait for next.
+func (r *objectRun) concludeWait(ctx context.Context) *dispatch.Wait {
 	s := r.state
 	if s.Wait == nil {
 		return nil

@@ -97,8 +97,8 @@ func (s *PendingStore) Keep(node int32, st *PendingState, wait *dispatch.Wait) e
 	return s.Put(node, st, raw)
 }
 
-// take returns what was kept of a node, nil if it does not wait.
-func (s *PendingStore) take(node int32) *PendingState {
+// takeState returns what was kept of a node, nil if it does not wait.
+func (s *PendingStore) takeState(node int32) *PendingState {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st := s.of[node]
@@ -111,7 +111,7 @@ func (s *PendingStore) take(node int32) *PendingState {
 
 // Resume takes an object up again, or begins it.
 func (s *PendingStore) Resume(node int32, recorder *outcome.Recorder) *PendingState {
-	if st := s.take(node); st != nil {
+	if st := s.takeState(node); st != nil {
 		failpoint.Hit("restore-runner/woken")
 		return st
 	}

@@ -108,7 +108,7 @@ func (p *Prober) runProbes(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		p.askDue(ctx)
+		p.askDueQuestions(ctx)
 	}
 }
 
@@ -156,8 +156,8 @@ func (p *Prober) finishProbe(ctx context.Context, q *Probe, err error) {
 	}
 }
 
-// askDue puts the questions that are due.
-func (p *Prober) askDue(ctx context.Context) {
+// askDueQuestions puts the questions that are due.
+func (p *Prober) askDueQuestions(ctx context.Context) {
 	for _, q := range slices.Clone(p.open) {
 		if !q.due || q.cancel != nil || p.calls[q.Action] >= maxProbes {
 			continue

@@ -40,7 +40,7 @@ func (r *objectRun) followActions(ctx context.Context) (wait *dispatch.Wait, ove
 		r.chains.Finisher.Fail(ctx, r.state.Entry, r.o.Node, err)
 		return nil, true
 	}
-	if wait := r.comeBack(ctx); wait != nil {
+	if wait := r.concludeWait(ctx); wait != nil {
 		return r.suspendObject(ctx, wait)
 	}
 	for r.state.Next < len(r.actions) {

@@ -17,9 +17,9 @@ type otherOwners struct {
 	live map[string]bool // by namespace and UID
 }
 
-// isLive reports that the very owner of the backup, which is no part of the restore, is in the cluster
+// isOwnerLive reports that the very owner of the backup, which is no part of the restore, is in the cluster
 // still: its UID is the stored one. It is looked for once; one that cannot be read counts as gone.
-func (l *Linker) isLive(ctx context.Context, namespace string, owner objmeta.Owner) bool {
+func (l *Linker) isOwnerLive(ctx context.Context, namespace string, owner objmeta.Owner) bool {
 	gv, err := schema.ParseGroupVersion(owner.APIVersion)
 	if err != nil {
 		return false
@@ -86,7 +86,7 @@ func (l *Linker) linkTemplates(ctx context.Context, o *object.Object) (lost []lo
 func (l *Linker) knownReference(ctx context.Context, namespace string, value map[string]any, owner objmeta.Owner) any {
 	node, ok := l.nodeWithUID(owner.UID)
 	if !ok {
-		if l.isLive(ctx, namespace, owner) {
+		if l.isOwnerLive(ctx, namespace, owner) {
 			return value
 		}
 		return nil

@@ -28,7 +28,7 @@ func (l *Linker) Resume(h *outcome.History) (patch func(context.Context) error) 
 		}
 	}
 	h.Owing = nil // the book has it
-	return func(ctx context.Context) error { return l.patchAll(ctx, all) }
+	return func(ctx context.Context) error { return l.patchChildren(ctx, all) }
 }
 
 // laterReferences are what records keep of references whose owners are not there yet.

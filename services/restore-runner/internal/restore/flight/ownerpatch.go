@@ -31,13 +31,13 @@ func (l *Linker) Resolve(ctx context.Context, node int32, uid types.UID) {
 	if len(due) == 1 {
 		l.patchOwners(ctx, due[0])
 	} else if len(due) > 1 {
-		_ = l.patchAll(ctx, due) // those that a stop left out are recorded as owing
+		_ = l.patchChildren(ctx, due) // those that a stop left out are recorded as owing
 	}
 }
 
-// patchAll completes the references of objects that came before their owners. The objects of one owner
+// patchChildren completes the references of objects that came before their owners. The objects of one owner
 // are patched at a time: each owner's patches alone fill the limit of requests.
-func (l *Linker) patchAll(ctx context.Context, due []*Child) error {
+func (l *Linker) patchChildren(ctx context.Context, due []*Child) error {
 	l.patching.Lock()
 	defer l.patching.Unlock()
 	return dispatch.Run(ctx, dispatch.Independent(len(due)), dispatch.Work{
@@ -54,7 +54,7 @@ func (l *Linker) patchOwners(ctx context.Context, child *Child) {
 	missing, lost := l.book.Missing(child)
 	e := l.Recorder.Begin(child.Node)
 	for _, reference := range lost {
-		warnDropped(e, l.nameLost(reference))
+		warnDropped(e, l.describeLostOwner(reference))
 	}
 	if len(missing) > 0 {
 		failpoint.Hit("restore-runner/before-owner-patch")

@@ -60,8 +60,8 @@ func warnDropped(e *outcome.Entry, lost lostReference) {
 	e.Warn(fmt.Sprintf("owner reference to %s dropped: %s", lost.owner, lost.reason))
 }
 
-// nameLost describes a reference to an object of the plan.
-func (l *Linker) nameLost(lost LostOwner) lostReference {
+// describeLostOwner describes a reference to an object of the plan.
+func (l *Linker) describeLostOwner(lost LostOwner) lostReference {
 	return lostReference{owner: l.Plan.Kind(lost.Owner).GVK.Kind + " " + l.Plan.Name(lost.Owner), reason: lost.Reason}
 }
 
@@ -76,7 +76,7 @@ func (l *Linker) References(ctx context.Context, o *object.Object) (r References
 		}
 		node, ok := l.nodeWithUID(owner.UID)
 		switch {
-		case !ok && l.isLive(ctx, o.Target.Namespace, owner):
+		case !ok && l.isOwnerLive(ctx, o.Target.Namespace, owner):
 			r.Now = append(r.Now, value)
 			continue
 		case !ok:
@@ -89,7 +89,7 @@ func (l *Linker) References(ctx context.Context, o *object.Object) (r References
 	now, later, lost := l.book.SplitReferences(o.Target.Namespace, known)
 	now = append(now, o.AddedOwners()...)
 	for _, missing := range lost {
-		r.lost = append(r.lost, l.nameLost(missing))
+		r.lost = append(r.lost, l.describeLostOwner(missing))
 	}
 	r.lost = append(r.lost, l.linkTemplates(ctx, o)...)
 	r.Now, r.Later = append(r.Now, now...), later

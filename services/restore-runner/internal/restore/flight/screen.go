@@ -85,7 +85,7 @@ func (s *Screen) skipLock(ctx context.Context, o *object.Object, kind *plan.Kind
 func (s *Screen) comesBack(ctx context.Context, o *object.Object, pod objmeta.Owner) bool {
 	node, ok := s.Owners.nodeWithUID(pod.UID)
 	if !ok {
-		return s.Owners.isLive(ctx, o.Target.Namespace, pod)
+		return s.Owners.isOwnerLive(ctx, o.Target.Namespace, pod)
 	}
 	stored, err := s.Loader.Load(ctx, node)
 	return err != nil || apply.FindSkip(stored.Body, s.Plan.Kind(node).GroupResource()) == nil

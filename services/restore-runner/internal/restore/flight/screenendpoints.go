@@ -26,7 +26,7 @@ func (s *Screen) skipManaged(ctx context.Context, o *object.Object, kind *plan.K
 		}
 	case "endpointslices.discovery.k8s.io":
 		name, mirrored := apply.MirroredEndpoints(o.Body)
-		if mirrored && s.isThere(ctx, o, endpointsGVR, name) {
+		if mirrored && s.existsBeside(ctx, o, endpointsGVR, name) {
 			return &apply.Skip{Reason: fmt.Sprintf("its controller makes it anew from Endpoints %q", name)}
 		}
 	}
@@ -46,8 +46,8 @@ func (s *Screen) hasSelector(ctx context.Context, o *object.Object) bool {
 	return len(object.MapAt(object.MapAt(service, "spec"), "selector")) > 0
 }
 
-// isThere reports that an object beside o is part of the restore, or in the cluster.
-func (s *Screen) isThere(ctx context.Context, o *object.Object, gvr schema.GroupVersionResource, name string) bool {
+// existsBeside reports that an object beside o is part of the restore, or in the cluster.
+func (s *Screen) existsBeside(ctx context.Context, o *object.Object, gvr schema.GroupVersionResource, name string) bool {
 	_, ok := s.findSelected(o, gvr, name)
 	return ok || s.liveBeside(ctx, o, gvr, name) != nil
 }

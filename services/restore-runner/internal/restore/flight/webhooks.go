@@ -111,7 +111,7 @@ func (l *LateWebhooks) Warn(ctx context.Context, e *outcome.Entry, o *object.Obj
 	for i := range l.all {
 		j := &l.all[i]
 		what := ""
-		switch pods := podsOf(o.Body, template); {
+		switch pods := findPodTemplate(o.Body, template); {
 		case j.isAskedAbout(gr, o.Body):
 			what = "it"
 		case template != nil && pods != nil && j.isAskedAbout(schema.GroupResource{Resource: "pods"}, pods):
@@ -126,8 +126,8 @@ func (l *LateWebhooks) Warn(ctx context.Context, e *outcome.Entry, o *object.Obj
 	}
 }
 
-// podsOf returns the template of the Pods of a workload.
-func podsOf(body map[string]any, path []string) map[string]any {
+// findPodTemplate returns the template of the Pods of a workload.
+func findPodTemplate(body map[string]any, path []string) map[string]any {
 	for _, key := range path {
 		body = object.MapAt(body, key)
 	}

@@ -63,7 +63,7 @@ func (r *Runner) Wait(ctx context.Context) error {
 // servePods visits the Pods that are due, until ctx ends or the restore is to stop.
 func (r *Runner) servePods(ctx context.Context) {
 	for {
-		r.visitDue(ctx)
+		r.visitDuePods(ctx)
 		var turn <-chan time.Time
 		timer := r.Clock.NewTimer(tick)
 		if r.hasPods() {
@@ -88,8 +88,8 @@ func (r *Runner) hasPods() bool {
 	return len(r.pods) > 0
 }
 
-// visitDue begins to visit the Pods that are due, those due for longest first.
-func (r *Runner) visitDue(ctx context.Context) {
+// visitDuePods begins to visit the Pods that are due, those due for longest first.
+func (r *Runner) visitDuePods(ctx context.Context) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.panicked != nil {

@@ -67,7 +67,7 @@ func (r *Runner) advanceHooks(ctx context.Context, p *hookedPod) (again bool) {
 		}
 	}
 	if why := r.Recorder.HooksStopped(); why != "" {
-		r.endAll(p, fmt.Errorf("%w: a hook whose onError is Fail has failed before: %s", errAbandoned, why))
+		r.endOpenHooks(p, fmt.Errorf("%w: a hook whose onError is Fail has failed before: %s", errAbandoned, why))
 	}
 	if p.Left() == 0 {
 		return false
@@ -78,11 +78,11 @@ func (r *Runner) advanceHooks(ctx context.Context, p *hookedPod) (again bool) {
 	case ctx.Err() != nil:
 		return false
 	case errors.Is(err, errGone), apierrors.IsForbidden(err):
-		r.endAll(p, fmt.Errorf("%w: %w", errAbandoned, err))
+		r.endOpenHooks(p, fmt.Errorf("%w: %w", errAbandoned, err))
 		return false
 	case err != nil:
 		r.expireHooks(p, looked, func(string) string { return err.Error() })
-		r.noteWhy(p, err.Error())
+		r.noteHookWait(p, err.Error())
 		return false
 	}
 	names, hooks := p.pendingContainers()
@@ -94,7 +94,7 @@ func (r *Runner) advanceHooks(ctx context.Context, p *hookedPod) (again bool) {
 			return p.Left() > 0
 		}
 		if live.waitingReason(name, p.requiresReady()) == "" {
-			return r.runAll(ctx, p, hooks[name], looked)
+			return r.runContainerHooks(ctx, p, hooks[name], looked)
 		}
 	}
 	r.expireHooks(p, looked, func(name string) string { return live.waitingReason(name, p.requiresReady()) })
@@ -102,12 +102,12 @@ func (r *Runner) advanceHooks(ctx context.Context, p *hookedPod) (again bool) {
 	for _, name := range names {
 		why = append(why, fmt.Sprintf("hooks wait for container %s: %s", name, live.waitingReason(name, p.requiresReady())))
 	}
-	r.noteWhy(p, strings.Join(why, "; "))
+	r.noteHookWait(p, strings.Join(why, "; "))
 	return false
 }
 
-// noteWhy notes what the hooks of a Pod wait for.
-func (r *Runner) noteWhy(p *hookedPod, why string) {
+// noteHookWait notes what the hooks of a Pod wait for.
+func (r *Runner) noteHookWait(p *hookedPod, why string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p.why = why
@@ -154,9 +154,9 @@ func (r *Runner) expireHooks(p *hookedPod, now time.Time, state func(container s
 	}
 }
 
-// runAll runs hooks of one container, one after the other.
-func (r *Runner) runAll(ctx context.Context, p *hookedPod, indexes []int, looked time.Time) (again bool) {
-	r.noteWhy(p, "")
+// runContainerHooks runs hooks of one container, one after the other.
+func (r *Runner) runContainerHooks(ctx context.Context, p *hookedPod, indexes []int, looked time.Time) (again bool) {
+	r.noteHookWait(p, "")
 	for _, i := range indexes {
 		if r.Stop.Requested() {
 			return false
@@ -215,8 +215,8 @@ func (r *Runner) endHook(p *hookedPod, i int, said string, failure error) {
 	p.States[i] = outcome.HookEnded
 }
 
-// endAll ends all hooks of a Pod that have not.
-func (r *Runner) endAll(p *hookedPod, failure error) {
+// endOpenHooks ends all hooks of a Pod that have not.
+func (r *Runner) endOpenHooks(p *hookedPod, failure error) {
 	for i, state := range p.States {
 		if state != outcome.HookEnded {
 			r.endHook(p, i, "", failure)

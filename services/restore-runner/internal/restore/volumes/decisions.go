@@ -90,11 +90,11 @@ type Taken struct {
 // report the reason.
 func Decide(ctx context.Context, items []manifest.Item, read Reader, from Taken, restorePVs bool) (*Decisions, error) {
 	d := &Decisions{wanted: restorePVs, volumes: map[string]restoreDecision{}, files: newFileBackups()}
-	d.lost = newLost(&from, restorePVs, &d.files)
+	d.lost = newLostData(&from, restorePVs, &d.files)
 	if err := d.files.findMounts(from.itemsOf(ctx)); err != nil {
 		return nil, err
 	}
-	taken := byVolume(from.Snapshots)
+	taken := snapshotsByVolume(from.Snapshots)
 	for name := range taken { // those of a backup without volume information
 		d.volumes[name] = decideNative(taken[name], restorePVs)
 	}
@@ -110,7 +110,7 @@ func Decide(ctx context.Context, items []manifest.Item, read Reader, from Taken,
 			d.volumes[info.PVName] = decideNative(taken[info.PVName], restorePVs)
 			continue
 		}
-		now := d.byInfo(&from, &info, policy, restorePVs)
+		now := d.decideByInfo(&from, &info, policy, restorePVs)
 		if info.PVInfo != nil {
 			now.policy, now.labels = policy, info.PVInfo.Labels
 		}
@@ -126,7 +126,7 @@ func Decide(ctx context.Context, items []manifest.Item, read Reader, from Taken,
 			continue
 		}
 		now, known := d.volumes[item.Name]
-		if !known || now.byPolicy() {
+		if !known || now.followsPolicy() {
 			now.reprovision = pv.Spec.ReclaimPolicy == "Delete"
 		}
 		if claim := pv.Spec.ClaimRef; claim != nil {
@@ -138,8 +138,8 @@ func Decide(ctx context.Context, items []manifest.Item, read Reader, from Taken,
 	return d, nil
 }
 
-// byInfo decides by what the backup did with the volume.
-func (d *Decisions) byInfo(from *Taken, info *Info, policy string, restorePVs bool) restoreDecision {
+// decideByInfo decides by what the backup did with the volume.
+func (d *Decisions) decideByInfo(from *Taken, info *Info, policy string, restorePVs bool) restoreDecision {
 	method := info.BackupMethod
 	switch {
 	case method == methodCSI && (!restorePVs || d.Filled(info.Namespace, info.Claim)):
@@ -170,8 +170,8 @@ func decideNative(s *nativesnapshot.Snapshot, restorePVs bool) restoreDecision {
 	return restoreDecision{recorded: true, snapshot: s}
 }
 
-// byVolume returns the complete snapshots by volume.
-func byVolume(snapshots []nativesnapshot.Snapshot) map[string]*nativesnapshot.Snapshot {
+// snapshotsByVolume returns the complete snapshots by volume.
+func snapshotsByVolume(snapshots []nativesnapshot.Snapshot) map[string]*nativesnapshot.Snapshot {
 	found := map[string]*nativesnapshot.Snapshot{}
 	for i := range snapshots {
 		s := &snapshots[i]
@@ -182,8 +182,8 @@ func byVolume(snapshots []nativesnapshot.Snapshot) map[string]*nativesnapshot.Sn
 	return found
 }
 
-// byPolicy reports that the backup took no data, so that the reclaim policy decides.
-func (d restoreDecision) byPolicy() bool { return !d.recorded }
+// followsPolicy reports that the backup took no data, so that the reclaim policy decides.
+func (d restoreDecision) followsPolicy() bool { return !d.recorded }
 
 // Wanted reports that the restore is to have the data of volumes.
 func (d *Decisions) Wanted() bool { return d.wanted }

@@ -36,10 +36,10 @@ func (t *Taken) notRestored() string {
 	return "its data is in a CSISnapshot, which " + why + newVolume
 }
 
-// newLost sorts data by claim, or by pod where no claim is named. Snapshots count only where
+// newLostData sorts data by claim, or by pod where no claim is named. Snapshots count only where
 // volumes are to be restored; what is in a file system backup is restored with the pod in any case
 // (Velero 1.18).
-func newLost(from *Taken, restorePVs bool, files *fileBackups) lostData {
+func newLostData(from *Taken, restorePVs bool, files *fileBackups) lostData {
 	l := lostData{filled: map[objectName]filling{}, claims: map[objectName]string{}, pods: map[objectName]map[string]string{}}
 	data := from.Elsewhere
 	for _, s := range from.Snapshotted {
