@@ -1,5 +1,7 @@
 package v1
 
+import "time"
+
 // BackupPhase is where a Backup stands. The empty phase means New.
 //
 // +kubebuilder:validation:Enum=New;Queued;ReadyToStart;FailedValidation;InProgress;WaitingForPluginOperations;WaitingForPluginOperationsPartiallyFailed;Finalizing;FinalizingPartiallyFailed;Completed;PartiallyFailed;Failed;Deleting
@@ -68,3 +70,13 @@ func (p RestorePhase) Terminal() bool {
 
 // IsNew reports whether no service has acted on the restore yet.
 func (p RestorePhase) IsNew() bool { return p == "" || p == RestorePhaseNew }
+
+// settledAge is the age of a terminal phase from which on a runner that had lost the claim creates
+// nothing more.
+const settledAge = 30 * time.Second
+
+// Settled reports whether the restore ended so long before now that no runner creates anything for it.
+func (s *RestoreStatus) Settled(now time.Time) bool {
+	at := s.CompletionTimestamp
+	return s.Phase.Terminal() && (at == nil || now.Sub(at.Time) >= settledAge)
+}

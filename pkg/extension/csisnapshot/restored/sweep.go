@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
@@ -19,12 +18,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/service/rungroup"
 )
 
-const (
-	period = 15 * time.Second
-	// settledAge is the age of a terminal phase from which on a runner that had lost the claim creates
-	// nothing more.
-	settledAge = 30 * time.Second
-)
+const period = 15 * time.Second
 
 // Sweeper removes the VolumeSnapshots and contents of restores that have ended once no claim is to
 // be filled from them: each is bound to its volume, or gone. What the drivers stored stays.
@@ -80,14 +74,9 @@ func (p *sweepPass) lookAtRestores(ctx context.Context) error {
 		return fmt.Errorf("list restores: %w", err)
 	}
 	for i := range restores.Items {
-		p.under[restores.Items[i].UID] = !isRestoreEnded(&restores.Items[i], p.Clock)
+		p.under[restores.Items[i].UID] = !restores.Items[i].Status.Settled(p.Clock.Now())
 	}
 	return nil
-}
-
-func isRestoreEnded(r *velerov1.Restore, clk clock.PassiveClock) bool {
-	at := r.Status.CompletionTimestamp
-	return r.Status.Phase.Terminal() && (at == nil || clk.Since(at.Time) >= settledAge)
 }
 
 // isOwnEnded reports that an object is of a restore of this server that has ended.

@@ -17,9 +17,6 @@ import (
 
 const (
 	period = 15 * time.Second
-	// settledAge is the age of a terminal phase from which on a runner that had lost the claim creates
-	// nothing more.
-	settledAge = 30 * time.Second
 	// firstPause and longPause bound the pauses between two attempts at a restore, which double.
 	firstPause = 30 * time.Second
 	longPause  = 10 * time.Minute
@@ -106,13 +103,10 @@ func (t *Task) resumePaused(ctx context.Context, o *velerov1.Restore, location s
 }
 
 func (t *Task) isResumeDue(o *velerov1.Restore) bool {
-	switch {
-	case !o.Status.Phase.Terminal():
-		return o.DeletionTimestamp != nil && t.Free(o)
-	case o.DeletionTimestamp != nil || o.Status.CompletionTimestamp == nil:
-		return true
+	if o.DeletionTimestamp != nil {
+		return o.Status.Phase.Terminal() || t.Free(o)
 	}
-	return t.Clock.Since(o.Status.CompletionTimestamp.Time) >= settledAge
+	return o.Status.Settled(t.Clock.Now())
 }
 
 func (t *Task) clearMark(ctx context.Context, o *velerov1.Restore) error {
