@@ -108,7 +108,7 @@ func (s *Snapshotter) discardUnnamed(ctx context.Context, snapshot client.Object
 	removing, done := context.WithTimeout(ctx, discardLimit)
 	defer done()
 	if err := s.Discard(removing, snapshot.Namespace, snapshot.Name); err != nil {
-		s.Log.WarnContext(ctx, "Failed to delete VolumeSnapshot that the backup does not name; the end of the backup removes it", "snapshot", snapshot.String(), "error", err)
+		s.Log.WarnContext(ctx, "Failed to delete VolumeSnapshot that the backup does not use; it is deleted when the backup ends", "snapshot", snapshot.String(), "error", err)
 	}
 }
 

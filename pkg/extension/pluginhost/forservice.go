@@ -30,7 +30,7 @@ func NewForService(ctx context.Context, base service.Base, flags Flags, metrics 
 		return nil, err
 	}
 	for _, failure := range host.Failures() {
-		base.Log.Warn("Failed to list the plugins of a binary; they are not used", "path", failure.Path, "error", failure.Err)
+		base.Log.Warn("Failed to use plugins of a binary; running without them", "path", failure.Path, "error", failure.Err)
 	}
 	for _, p := range host.Plugins() {
 		base.Log.Info("Found plugin", "kind", p.Kind, "name", p.Name, "path", p.Path)

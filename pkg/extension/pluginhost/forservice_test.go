@@ -41,7 +41,7 @@ func TestWhatCannotBeUsedIsAWarningOfTheService(t *testing.T) {
 	h, err := pluginhost.NewForService(t.Context(), newBase(dir, &out), service.NewConfig[pluginhost.Flags](), nil)
 	require.NoError(t, err)
 	require.Empty(t, h.Plugins())
-	require.Contains(t, out.String(), `level=WARN msg="Failed to list the plugins of a binary; they are not used" path=`+dir+"/broken")
+	require.Contains(t, out.String(), `level=WARN msg="Failed to use plugins of a binary; running without them" path=`+dir+"/broken")
 	_, err = pluginhost.NewForService(t.Context(), newBase(dir, &out), pluginhost.Flags{CallTimeout: 1}, nil)
 	require.ErrorContains(t, err, "--plugin-call-timeout")
 }

@@ -42,7 +42,7 @@ func (h *Host) retryListings(ctx context.Context) {
 		}
 		h.listings[i] = answer
 		if answer.err != nil {
-			h.cfg.Log.WarnContext(ctx, "Failed to list the plugins of a binary; they are still not used", "path", path, "error", answer.err)
+			h.cfg.Log.WarnContext(ctx, "Failed to list the plugins of a binary; will retry", "path", path, "error", answer.err)
 			continue
 		}
 		h.cfg.Log.InfoContext(ctx, "Listed the plugins of a binary", "path", path, "plugins", len(answer.plugins))

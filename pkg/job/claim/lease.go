@@ -120,7 +120,7 @@ func (i *Instance) releaseLease(ctx context.Context) {
 		i.endTurn()
 	}
 	if err != nil && !apierrors.IsNotFound(err) {
-		i.cfg.Log.Warn("Failed to release instance Lease", "error", err)
+		i.cfg.Log.Warn("Failed to release instance Lease; other instances wait until it expires", "error", err)
 	}
 }
 

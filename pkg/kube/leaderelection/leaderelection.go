@@ -99,7 +99,7 @@ func runTerm(ctx context.Context, cfg Config, fn func(ctx context.Context) error
 	}
 	r := <-done
 	if !r.ended && r.err != nil && !errors.Is(r.err, context.Canceled) {
-		cfg.Log.Warn("Failed to run duty", "duty", cfg.Name, "error", r.err)
+		cfg.Log.Warn("Duty stopped with an error", "duty", cfg.Name, "error", r.err)
 	}
 	return r.ended, errIf(r.ended, r.err)
 }

@@ -79,7 +79,7 @@ func (c interceptorChain) toStatus(ctx context.Context, method string, err error
 	}
 	st, internal := errgrpc.Status(err)
 	if internal {
-		c.log.ErrorContext(ctx, "Failed to handle call", "method", method, "error", err)
+		c.log.ErrorContext(ctx, "Failed to handle gRPC call", "method", method, "error", err)
 	}
 	return st.Err()
 }
@@ -88,7 +88,7 @@ var errPanicked = errors.New("handler panicked")
 
 // recoveredError makes a panic an error that toStatus reports as INTERNAL.
 func (c interceptorChain) recoveredError(ctx context.Context, value any) error {
-	c.log.ErrorContext(ctx, "Handler panicked", "panic", value, "stack", string(debug.Stack()))
+	c.log.ErrorContext(ctx, "Handler of a gRPC call panicked", "panic", value, "stack", string(debug.Stack()))
 	return errPanicked
 }
 

@@ -169,7 +169,7 @@ func (a *App) phaseAnnouncer(config *Config) func(context.Context, *velerov1.Res
 			Phase: string(o.Status.Phase), Time: timestamppb.New(config.Clock.Now()),
 		})
 		if err != nil {
-			config.Log.Debug("Failed to publish event", "restore", o.Name, "error", err)
+			config.Log.Debug("Failed to publish event; receivers have to read the object", "restore", o.Name, "error", err)
 		}
 	}
 }

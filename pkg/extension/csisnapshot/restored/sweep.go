@@ -32,7 +32,7 @@ type Sweeper struct {
 func (s *Sweeper) Run(ctx context.Context) error {
 	return rungroup.RunPeriodically(ctx, s.Clock, period, nil, func(ctx context.Context) {
 		if err := s.Pass(ctx); err != nil && ctx.Err() == nil {
-			s.Log.WarnContext(ctx, "Failed to delete restored VolumeSnapshots; will retry", "error", err)
+			s.Log.WarnContext(ctx, "Failed to delete the objects of restored CSI snapshots; will retry", "error", err)
 		}
 	})
 }
@@ -125,7 +125,7 @@ func (p *sweepPass) releaseSnapshot(ctx context.Context, vs *snapshotv1.VolumeSn
 	if err := p.Release(ctx, vs, vsc); err != nil {
 		return err
 	}
-	p.Log.InfoContext(ctx, "Deleted restored VolumeSnapshot; no claim needs it", "name", cmp.Or(nameOrEmpty(vs), nameOrEmpty(vsc)))
+	p.Log.InfoContext(ctx, "Deleted the objects of a restored CSI snapshot; no claim needs them", "name", cmp.Or(nameOrEmpty(vs), nameOrEmpty(vsc)))
 	return nil
 }
 

@@ -114,7 +114,7 @@ func (r *collectRun) lastOutcomes(ctx context.Context) {
 	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), lastLimit)
 	defer done()
 	if err := r.recordOutcomes(ctx); err != nil {
-		r.cfg.Log.WarnContext(ctx, "Failed to record the outcomes of calls", "error", err)
+		r.cfg.Log.WarnContext(ctx, "Failed to record the outcomes of plugin calls and hooks; the next holder of the backup does not know them", "error", err)
 	}
 }
 

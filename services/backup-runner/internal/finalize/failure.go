@@ -173,7 +173,7 @@ func (s *State) eachRecord(ctx context.Context, fn func(rec *checkpoint.Record) 
 		switch {
 		case errors.Is(err, checkpoint.ErrClosing):
 		case errors.Is(err, journal.ErrCorrupt), errors.Is(err, objectstore.ErrSize), errors.Is(err, objectstore.ErrNotFound):
-			s.Log.WarnContext(ctx, "Failed to read a record; the backup does not list the snapshots in it, and its deletion leaves them behind",
+			s.Log.WarnContext(ctx, "Failed to read a record; the snapshots in it are not listed, and the deletion of the backup leaves them behind",
 				"record", key, "error", err)
 		case err != nil:
 			return err

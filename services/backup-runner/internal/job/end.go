@@ -112,7 +112,7 @@ func (a *attempt) endSnapshots(ctx context.Context, b *velerov1.Backup) {
 		err = a.CSI.End(ctx, csisnapshot.Owner{Name: b.Name, UID: b.UID}, func(types.NamespacedName) bool { return false })
 	}
 	if err != nil {
-		a.held.Log.WarnContext(ctx, "Kept CSI snapshots; the deletion of the backup removes them", "error", err)
+		a.held.Log.WarnContext(ctx, "Did not delete all CSI snapshots of the failed backup; the deletion of the backup removes the rest", "error", err)
 	}
 }
 

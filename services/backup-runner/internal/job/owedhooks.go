@@ -86,7 +86,7 @@ func (t *OwedHooksTask) reportFailure(ctx context.Context, b *velerov1.Backup, a
 		return
 	}
 	mark.RecordWarning(t.Events, b, "PostHooksNotRun", "Hook", fmt.Sprintf("post hooks of the ended backup never ran, and are not tried again; run them by hand: %v", err))
-	t.Log.ErrorContext(ctx, "Failed to run the post hooks of an ended backup; giving up", "backup", b.Name, "error", err)
+	t.Log.ErrorContext(ctx, "Failed to run the post hooks of an ended backup; run them by hand", "backup", b.Name, "error", err)
 	if err := t.clearMark(ctx, b); err != nil {
 		t.Log.WarnContext(ctx, "Failed to remove the mark of owed post hooks; will retry", "backup", b.Name, "error", err)
 	}

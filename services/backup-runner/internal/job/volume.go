@@ -60,6 +60,6 @@ func (v *volumeLocks) unlockVolume(ctx context.Context, volume string) {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), lastWriteLimit)
 	defer stop()
 	if err := v.ledger.UnlockVolume(ctx, v.uid, volume); err != nil {
-		v.log.WarnContext(ctx, "Failed to unlock volume; it stays locked until the backup is collected", "volume", volume, "error", err)
+		v.log.WarnContext(ctx, "Failed to unlock volume; it stays locked while the backup is InProgress", "volume", volume, "error", err)
 	}
 }

@@ -50,7 +50,7 @@ type Collector struct {
 func (c *Collector) Run(ctx context.Context) error {
 	return rungroup.RunPeriodically(ctx, c.Clock, c.Period, nil, func(ctx context.Context) {
 		if err := c.Pass(ctx); err != nil && ctx.Err() == nil {
-			c.Log.Error("Failed to collect expired backups; will retry", "error", err)
+			c.Log.Error("Failed to request deletion of expired backups; will retry", "error", err)
 		}
 	})
 }

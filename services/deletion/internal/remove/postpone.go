@@ -30,7 +30,7 @@ func (r *Remover) isPostponed(req *velerov1.DeleteBackupRequest) bool {
 // postponeRequest releases the request until its next try is due. Until then it has the reason for the
 // wait.
 func (j *deletionJob) postponeRequest(ctx context.Context, next expiry.Tries, reasons []string) error {
-	j.remover.Log.InfoContext(ctx, "Postponed deletion of backup", "backup", j.backup.Name, "request", j.request.Name, "until", next.After, "failed", next.Failed, "reasons", reasons)
+	j.remover.Log.InfoContext(ctx, "Postponing deletion of backup", "backup", j.backup.Name, "request", j.request.Name, "until", next.After, "failed", next.Failed, "reasons", reasons)
 	failpoint.Hit("deletion/before-postpone")
 	err := j.held.Release(ctx, func(d *velerov1.DeleteBackupRequest) error {
 		d.Status.Errors = reasons

@@ -226,7 +226,7 @@ func (p *snapshotPass) recordDeleted(ctx context.Context) {
 		err = objectstore.CreateBytes(ctx, p.job.Store, key, data)
 	}
 	if err != nil {
-		p.log.WarnContext(ctx, "Failed to record deleted snapshots; will retry with the next record", "backup", p.job.Backup, "error", err)
+		p.log.WarnContext(ctx, "Failed to record deleted snapshots; a later attempt may delete them again", "backup", p.job.Backup, "error", err)
 		return
 	}
 	p.deleted = nil

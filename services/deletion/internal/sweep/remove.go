@@ -115,7 +115,7 @@ func (r *leftoverRemover) abortUploads(ctx context.Context, prefix string, aband
 	n, err := objectstore.SweepUploads(ctx, r.store, prefix, abandoned)
 	r.count.uploads += int64(n)
 	if errors.Is(err, objectstore.ErrAccess) {
-		r.log.Info("Failed to sweep unfinished uploads for lack of permission to list or abort them; the uploads stay", "error", err)
+		r.log.Info("No permission to list or abort unfinished uploads; a lifecycle rule of the bucket should end them", "error", err)
 		return nil
 	}
 	return err

@@ -74,6 +74,6 @@ func ensureLocation(ctx context.Context, c client.Client, cfg Config, dir *dataD
 	if err := c.Create(ctx, location); err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("create storage location %q: %w", defaultLocation, err)
 	}
-	cfg.Log.Info("Created storage location", "name", defaultLocation, "path", dir.objectsDir())
+	cfg.Log.Info("Created BackupStorageLocation", "name", defaultLocation, "path", dir.objectsDir())
 	return nil
 }

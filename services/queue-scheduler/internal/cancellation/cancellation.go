@@ -161,7 +161,7 @@ func reportEnded[T client.Object](ctx context.Context, c *Canceller, k *jobKind[
 		Time: timestamppb.New(c.Clock.Now()),
 	})
 	if err != nil {
-		c.Log.DebugContext(ctx, "Failed to publish event; caches will read the object", "kind", k.name, "name", obj.GetName(), "error", err)
+		c.Log.DebugContext(ctx, "Failed to publish event; receivers have to read the object", "kind", k.name, "name", obj.GetName(), "error", err)
 	}
 }
 

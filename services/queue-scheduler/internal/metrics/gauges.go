@@ -65,7 +65,7 @@ func (c *Gauges) Collect(to chan<- prometheus.Metric) {
 	for _, list := range []client.ObjectList{&f.backups, &f.restores, &f.schedules} {
 		// The objects of the cache are read and not changed.
 		if err := c.Reader.List(ctx, list, client.InNamespace(c.Namespace), client.UnsafeDisableDeepCopy); err != nil {
-			c.Log.Warn("Failed to list objects; their gauges are missing from this scrape", "error", err)
+			c.Log.Warn("Failed to list objects; this scrape lacks the gauges of backups, restores and schedules", "error", err)
 			return
 		}
 	}

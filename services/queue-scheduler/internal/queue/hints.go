@@ -71,6 +71,6 @@ func (h *hintSender) announcePhase(ctx context.Context, obj client.Object, phase
 		Time: timestamppb.New(h.clock.Now()),
 	})
 	if err != nil {
-		h.log.DebugContext(ctx, "Failed to publish event; caches will read the object", "kind", kind, "name", obj.GetName(), "error", err)
+		h.log.DebugContext(ctx, "Failed to publish event; receivers have to read the object", "kind", kind, "name", obj.GetName(), "error", err)
 	}
 }

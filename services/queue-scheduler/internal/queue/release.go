@@ -62,7 +62,7 @@ func (s *Scheduler) releaseIdle(ctx context.Context, v *passView) error {
 			continue
 		}
 		e.Idle = true
-		s.Log.InfoContext(ctx, "Restore waits only for hooks and claims; released its place", "name", e.Name)
+		s.Log.InfoContext(ctx, "Restore waits only for hooks and claims; other restores may start in its place", "name", e.Name)
 	}
 	return errors.Join(errs...)
 }

@@ -134,6 +134,6 @@ func (b *backgroundWriter) storeLast(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(retrystore.Once(context.WithoutCancel(ctx)), lastRecords)
 	defer cancel()
 	if err := b.records.flushRecorder(ctx, b.recorder); err != nil {
-		b.log.WarnContext(ctx, "Failed to record the last outcomes", "error", err)
+		b.log.WarnContext(ctx, "Failed to record the last outcomes; the next holder of the restore does not know them", "error", err)
 	}
 }

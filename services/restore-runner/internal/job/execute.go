@@ -46,7 +46,7 @@ func planRestore(ctx context.Context, a *restoreAttempt) (err error) {
 		a.prepared.Plan = nil
 		return step.ErrDecided
 	case in.records.head.Finished != nil:
-		a.log.WarnContext(ctx, "Failed to open the backup; the files of the restore do not list its objects", "error", err)
+		a.log.WarnContext(ctx, "Failed to plan a restore whose end is decided; its files do not list the objects of the backup", "error", err)
 		a.prepared.Plan = nil
 		return nil
 	}

@@ -172,7 +172,7 @@ func (k *Kind) Finalize(ctx context.Context, restore *velerov1.Restore, free fun
 		if k.isWithinWaits(restore, 1) {
 			return deletedPause, nil
 		}
-		k.cfg.Log.ErrorContext(ctx, "Deleted restore leaves objects paused", "restore", restore.Name, "location", location)
+		k.cfg.Log.ErrorContext(ctx, "Deleted restore leaves objects paused; resume them by hand", "restore", restore.Name, "location", location)
 	}
 	if again := k.endOperations(ctx, restore); again > 0 {
 		return again, nil

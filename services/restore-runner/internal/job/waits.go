@@ -82,7 +82,7 @@ func (t *waitReporter) noteWritten(m mark.Waits) {
 	t.written = m
 	if m.Idle && !t.placeless && t.isIdle() {
 		if t.placeless = t.leavePlace(); t.placeless {
-			t.log.Info("Restore waits only for hooks and claims; giving up its place")
+			t.log.Info("Restore waits only for hooks and claims; it leaves its place in this process to another restore")
 		}
 	}
 }

@@ -57,7 +57,7 @@ func (p *Left) FailureReason(failure error) string {
 // LogPaused logs the objects that are left paused, if there are any.
 func (p *Left) LogPaused(ctx context.Context, log *slog.Logger, cause error) {
 	if !p.IsEmpty() {
-		log.ErrorContext(ctx, "Restore leaves objects paused", "objects", p.textWithin(namesInLog), "location", p.Location, "error", cause)
+		log.ErrorContext(ctx, "Failed to resume all paused objects of a restore; will retry", "objects", p.textWithin(namesInLog), "location", p.Location, "error", cause)
 	}
 }
 

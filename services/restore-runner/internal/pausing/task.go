@@ -81,7 +81,7 @@ func (t *Task) resumePaused(ctx context.Context, o *velerov1.Restore, location s
 		return last
 	case errors.Is(err, ErrNoRecords):
 		mark.RecordWarning(t.Events, o, "StillPaused", "Resume", "objects that the restore created may stay paused, because its records are gone from location "+location+"; resume them by hand")
-		t.Log.ErrorContext(ctx, "Objects that a restore created may stay paused; its records are gone", "restore", o.Name, "location", location)
+		t.Log.ErrorContext(ctx, "Objects that a restore created may stay paused because its records are gone; resume them by hand", "restore", o.Name, "location", location)
 		err = t.clearMark(ctx, o)
 	case err == nil && len(names) == 0:
 		if err = t.clearMark(ctx, o); err == nil {
@@ -97,7 +97,7 @@ func (t *Task) resumePaused(ctx context.Context, o *velerov1.Restore, location s
 			text += err.Error()
 		}
 		mark.RecordWarning(t.Events, o, "StillPaused", "Resume", text)
-		t.Log.WarnContext(ctx, "Objects of a restore are still paused; will retry", "restore", o.Name, "objects", names, "after", pause, "error", err)
+		t.Log.WarnContext(ctx, "Failed to resume the paused objects of a restore; will retry", "restore", o.Name, "objects", names, "after", pause, "error", err)
 	}
 	return lastAttempt{next: t.Clock.Now().Add(pause), pause: pause}
 }
