@@ -34,6 +34,6 @@ func (k *Kind) publishPhase(ctx context.Context, log *slog.Logger, b *velerov1.B
 		Phase: string(b.Status.Phase), Time: timestamppb.New(k.Clock.Now()),
 	})
 	if err != nil {
-		log.WarnContext(ctx, "Failed to publish event; receivers have to read the object", "phase", b.Status.Phase, "error", err)
+		log.DebugContext(ctx, "Failed to publish event; receivers have to read the object", "phase", b.Status.Phase, "error", err)
 	}
 }
