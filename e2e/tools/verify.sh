@@ -60,5 +60,8 @@ for module in "${modules[@]}"; do
   if [[ $module == pkg/plugin/example ]]; then discard=(-o /dev/null); fi # one command alone would be written into the tree
   (cd "$module" && GOWORK=off go build "${discard[@]}" ./...)
 done
+echo "verify: packages that read structures of the kernel build for arm64"
+read -ra kernel < <(git grep -lE '\b(unix|syscall)\.(Stat_t|Statfs_t|Timespec|Timeval|Rusage|Rlimit)\b' -- pkg services ':!*_test.go' | xargs -n1 dirname | sort -u | sed 's,^,./,' | xargs)
+GOARCH=arm64 go build "${kernel[@]}"
 echo "verify: go.mod files are tidy"
 for process in "${tidy[@]}"; do wait "$process"; done

@@ -205,7 +205,7 @@ func (l *directoryListing) noteFile(n *volumeEntry, st *unix.Stat_t) {
 	if st.Nlink > 1 {
 		n.volume.record(n.path, outcome.HardLink, nil)
 	}
-	if st.Blocks*512 < st.Size && st.Size > st.Blksize {
+	if st.Blocks*512 < st.Size && int(st.Size) > int(st.Blksize) { // Blksize has 32 bits on arm64
 		n.volume.record(n.path, outcome.Sparse, nil)
 	}
 	l.noteAttributes(n)
