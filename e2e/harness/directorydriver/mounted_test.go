@@ -21,7 +21,6 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/holdfast-io/holdfast/e2e/harness/directorydriver"
-	"github.com/holdfast-io/holdfast/e2e/harness/testbed"
 )
 
 const size = 1 << 20
@@ -91,16 +90,8 @@ func (m *mountedDriver) unpublishVolume(t *testing.T, volume, target string) {
 }
 
 func TestSanityOfMounts(t *testing.T) {
-	suite, err := testbed.Binary("csi-sanity")
-	require.NoError(t, err)
 	for _, access := range []string{"mount", "block"} {
-		t.Run(access, func(t *testing.T) {
-			m, dir := startMounted(t), t.TempDir()
-			output, err := exec.CommandContext(t.Context(), suite, "--ginkgo.no-color", "--csi.endpoint=unix://"+m.socket, "--csi.testvolumeaccesstype="+access,
-				"--csi.mountdir="+filepath.Join(dir, "target"), "--csi.stagingdir="+filepath.Join(dir, "staging")).CombinedOutput()
-			require.NoError(t, err, "%s", output)
-			require.Contains(t, string(output), " 48 Passed | 0 Failed ")
-		})
+		t.Run(access, func(t *testing.T) { runSanity(t, startMounted(t).socket, "--csi.testvolumeaccesstype="+access) })
 	}
 }
 
