@@ -27,7 +27,7 @@ func (k *Kind) announceEnded(ctx context.Context, log *slog.Logger, b *velerov1.
 		"warnings", b.Status.Warnings, "errors", b.Status.Errors, "reason", b.Status.FailureReason)
 }
 
-// publishPhase publishes the phase; those who miss it reconcile.
+// publishPhase publishes the phase. A receiver that misses it reads the object.
 func (k *Kind) publishPhase(ctx context.Context, log *slog.Logger, b *velerov1.Backup) {
 	err := k.Events.PublishEvent(ctx, &eventv1.Event{
 		Kind: "Backup", Namespace: b.Namespace, Name: b.Name, Uid: string(b.UID),

@@ -61,7 +61,7 @@ func (h *hintSender) publishHint(ctx context.Context, job client.Object) error {
 	return h.publisher.Publish(ctx, what, &workv1.Hint{Kind: kind, Namespace: job.GetNamespace(), Name: job.GetName(), Uid: string(job.GetUID())})
 }
 
-// announcePhase publishes a phase for caches, and records a terminal one on the object. A cache that
+// announcePhase publishes a phase, and records a terminal one on the object. A receiver that
 // misses it reads the object.
 func (h *hintSender) announcePhase(ctx context.Context, obj client.Object, phase string) {
 	kind := kindOf(obj)
