@@ -66,9 +66,9 @@ func (e *examination) oneService(ctx context.Context, n *checkNotes, name string
 	case errors.As(err, &unready):
 		n.addFailure(name, fmt.Sprintf("it answers at %s and is not ready (%s)", address, unready.status), "its /readyz says what is missing: the API server, or NATS; see its log")
 	case e.runsElsewhere() && !e.Named(name) && refusedConnection(err):
-		n.addSkipped(name, fmt.Sprintf("its port is not forwarded to %s: %v", address, err), "forward it (kubectl -n "+e.Namespace+" port-forward), or say where it is: --services-address "+name+"=HOST:PORT")
+		n.addSkipped(name, fmt.Sprintf("its port is not forwarded to %s: %s", address, status.Convert(err).Message()), "forward it (kubectl -n "+e.Namespace+" port-forward), or say where it is: --services-address "+name+"=HOST:PORT")
 	default:
-		n.addFailure(name, fmt.Sprintf("no answer at %s: %v", address, err), "start it (`holdfast up` runs all services), or say where it is: --services-address "+name+"=HOST:PORT, with --services-ca-file for TLS")
+		n.addFailure(name, fmt.Sprintf("no answer at %s: %s", address, status.Convert(err).Message()), "start it (`holdfast up` runs all services), or say where it is: --services-address "+name+"=HOST:PORT, with --services-ca-file for TLS")
 	}
 	return stated
 }
@@ -102,12 +102,12 @@ type notReadyError struct{ status string }
 func (e *notReadyError) Error() string { return e.status }
 
 // checkHealth calls grpc.health.v1, which needs no token.
-func (e *examination) checkHealth(ctx context.Context, name, address string) (err error) {
+func (e *examination) checkHealth(ctx context.Context, name, address string) error {
 	conn, err := e.Dial(name, address)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, conn.Close()) }()
+	defer func() { _ = conn.Close() }() // fails only if it is closed already
 	answer, err := healthpb.NewHealthClient(conn).Check(ctx, &healthpb.HealthCheckRequest{Service: name})
 	if err != nil {
 		return err

@@ -178,8 +178,9 @@ func TestServices(t *testing.T) {
 
 	setAddresses(b, good, current, map[string]string{"deletion": startHealthServer(t, false)})
 	requireFinding(t, doctor.Failed, b.runCheck("services"), "deletion", "not ready")
-	setAddresses(b, good, current, map[string]string{"deletion": closedAddress(t)})
-	requireFinding(t, doctor.Failed, b.runCheck("services"), "deletion", "no answer")
+	closed := closedAddress(t)
+	setAddresses(b, good, current, map[string]string{"deletion": closed})
+	requireFinding(t, doctor.Failed, b.runCheck("services"), "deletion", "no answer at "+closed+": connection error") // no code of gRPC
 }
 
 func TestServicesOfTheChart(t *testing.T) {
@@ -226,7 +227,7 @@ func TestAServiceThatHangsFailsAloneAndIsNotSkipped(t *testing.T) {
 			c.Timeout = 5 * time.Second // what answers does so by then
 		}
 		found := b.runCheck("services")
-		requireFinding(t, doctor.Failed, found, "queue-scheduler", "no answer", "DeadlineExceeded")
+		requireFinding(t, doctor.Failed, found, "queue-scheduler", "no answer", "at "+silent.Addr().String()+": ", "deadline exceeded")
 		require.Empty(t, findingsWith(doctor.Skipped, found))
 		require.True(t, containsWord(findingsWith(doctor.OK, found), "deletion: ready"))
 	}
