@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-io/holdfast/e2e/harness/fleet"
+	holdfast "github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/filestore"
@@ -91,9 +93,12 @@ func (p *polledBench) createWaiting(ctx context.Context, total int) error {
 // needs the UID, so the phase in which they are polled comes last.
 func (p *polledBench) createWaitingBackup(ctx context.Context, store *filestore.Store, number int) error {
 	b := &velerov1.Backup{
-		ObjectMeta: metav1.ObjectMeta{Namespace: serverNamespace, Name: fmt.Sprintf(operationsName+"%05d", number)},
-		Spec:       velerov1.BackupSpec{StorageLocation: "default", ItemOperationTimeout: metav1.Duration{Duration: time.Hour}},
-		Status:     velerov1.BackupStatus{Phase: velerov1.BackupPhaseInProgress},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: serverNamespace, Name: fmt.Sprintf(operationsName+"%05d", number),
+			Annotations: map[string]string{holdfast.AnnotationQueueSequence: strconv.Itoa(number + 1)}, // without it, it is another server's
+		},
+		Spec:   velerov1.BackupSpec{StorageLocation: "default", ItemOperationTimeout: metav1.Duration{Duration: time.Hour}},
+		Status: velerov1.BackupStatus{Phase: velerov1.BackupPhaseInProgress},
 	}
 	if err := p.jobs.client.Create(ctx, b); err != nil {
 		return err
