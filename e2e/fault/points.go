@@ -40,7 +40,7 @@ func (p pointDir) armPoint(point, order string, nth int) error {
 	return os.Rename(path+".arming", path)
 }
 
-// readHitProcess returns the process that acted at a point, 0 as long as there is none.
+// readHitProcess returns the ID of the process that hit a failpoint; 0 before the hit.
 func (p pointDir) readHitProcess(point string) (pid int, err error) {
 	text, err := os.ReadFile(p.pointPath(point) + ".hit")
 	if errors.Is(err, fs.ErrNotExist) {

@@ -83,7 +83,7 @@ func (c *backupCollection) collectConfig() collect.Config {
 		Workers: c.Workers, PartBytes: c.PartBytes, PartItems: c.PartItems, BlockWorkers: c.BlockWorkers}
 }
 
-// storeItemsAgain stores what operations named once more, as it is now, and returns the keys of the records.
+// storeItemsAgain stores the current state of the items that operations named, and returns the keys of their records.
 func (c *backupCollection) storeItemsAgain(ctx context.Context, namespaces []string, items []operation.Resource) ([]string, error) {
 	c.namespaces = namespaces
 	catalog, filter, err := c.discoverResources(ctx)

@@ -107,7 +107,7 @@ func (e *examination) checkHealth(ctx context.Context, name, address string) err
 	if err != nil {
 		return err
 	}
-	defer func() { _ = conn.Close() }() // fails only if it is closed already
+	defer func() { _ = conn.Close() }() // Close fails only on a closed connection
 	answer, err := healthpb.NewHealthClient(conn).Check(ctx, &healthpb.HealthCheckRequest{Service: name})
 	if err != nil {
 		return err

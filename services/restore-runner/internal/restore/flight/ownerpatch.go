@@ -31,7 +31,7 @@ func (l *Linker) Resolve(ctx context.Context, node int32, uid types.UID) {
 	if len(due) == 1 {
 		l.patchOwners(ctx, due[0])
 	} else if len(due) > 1 {
-		_ = l.patchChildren(ctx, due) // those that a stop left out are recorded as owing
+		_ = l.patchChildren(ctx, due) // fails only at a stop; the records of the objects left out say that owners are missing
 	}
 }
 
