@@ -67,7 +67,7 @@ func (c *backupCollection) collectBackup(ctx context.Context) (checkpoint.Compos
 	result, err := collect.Run(lasting, c.collectConfig(), work)
 	stop()
 	if err != nil {
-		return none, err
+		return none, awaitStop(ctx, err)
 	}
 	c.held.Log.InfoContext(ctx, "Collected objects", "items", result.Items, "parts", len(result.Checkpoints), "errors", result.Errors)
 	return c.fixComposition(ctx, work.Cut, result)
@@ -97,7 +97,7 @@ func (c *backupCollection) storeItemsAgain(ctx context.Context, namespaces []str
 	defer work.Actions.Close()
 	result, err := collect.StoreAgain(lasting, c.collectConfig(), work, items)
 	if err != nil {
-		return nil, err
+		return nil, awaitStop(ctx, err)
 	}
 	c.held.Log.InfoContext(ctx, "Stored items of operations again", "items", result.Items, "errors", result.Errors)
 	return result.Checkpoints, nil
@@ -126,6 +126,15 @@ func (c *backupCollection) gracefulContext(ctx context.Context) (context.Context
 		stop()
 		release()
 	}
+}
+
+// awaitStop returns the error of a collection. One that the stop of the process ended is returned once ctx has ended too, which
+// happens in another goroutine: without that the stop would be judged as a failure of the backup.
+func awaitStop(ctx context.Context, err error) error {
+	if errors.Is(err, collect.ErrStopped) {
+		<-ctx.Done()
+	}
+	return err
 }
 
 // openActions opens the backup's actions. Their Close may be called more than once.

@@ -358,19 +358,24 @@ func TestAWokenHolderStops(t *testing.T) {
 	}
 }
 
-func TestToldToStopAJobRecordsWhatItListed(t *testing.T) {
-	w, b := richWorld(t, 1)
-	w.PartItems, w.Clock = 1000, clock.RealClock{}
-	ctx, cancel := context.WithCancel(t.Context())
+// stopAtList calls stop at the fourth list of a backup.
+func (w *world) stopAtList(stop func()) {
 	requests := 0
 	w.api.Before = func(_ *kubetest.Server, r *http.Request) {
 		if r.URL.Query().Get("limit") == "1" {
 			return // it compares revisions, beside the lists
 		}
 		if requests++; requests == 4 {
-			cancel()
+			stop()
 		}
 	}
+}
+
+func TestToldToStopAJobRecordsWhatItListed(t *testing.T) {
+	w, b := richWorld(t, 1)
+	w.PartItems, w.Clock = 1000, clock.RealClock{}
+	ctx, cancel := context.WithCancel(t.Context())
+	w.stopAtList(cancel)
 	require.ErrorIs(t, w.Run(ctx, "b1", b.UID), context.Canceled)
 	w.requireHandedOver(t, b)
 	require.Zero(t, w.readBackup(t, b).Status.Errors)
@@ -383,6 +388,31 @@ func TestToldToStopAJobRecordsWhatItListed(t *testing.T) {
 	whole.PartItems = 1000
 	require.NoError(t, whole.Run(t.Context(), "b1", b2.UID))
 	require.Less(t, again, whole.api.Lists(), "what was listed is not listed again")
+}
+
+// lateContext is a stop whose signal is seen before the contexts that end with it have ended.
+type lateContext struct {
+	context.Context
+	delay time.Duration
+}
+
+// Value hides the context within, so that package context calls AfterFunc.
+func (lateContext) Value(any) any { return nil }
+
+// AfterFunc calls f after the delay.
+func (c lateContext) AfterFunc(f func()) (stop func() bool) {
+	return context.AfterFunc(c.Context, func() { time.AfterFunc(c.delay, f) })
+}
+
+func TestAStopIsNoFailureThoughContextsEndLater(t *testing.T) {
+	w, b := richWorld(t, 1)
+	w.PartItems, w.Clock = 1000, clock.RealClock{}
+	ctx, cancel := context.WithCancel(t.Context())
+	w.stopAtList(cancel)
+	require.ErrorIs(t, w.Run(lateContext{ctx, 100 * time.Millisecond}, "b1", b.UID), context.Canceled)
+	w.requireHandedOver(t, b)
+	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
+	w.requireComplete(t, b, velerov1.BackupPhasePartiallyFailed)
 }
 
 func TestALabelDoesNotDisturbTheJob(t *testing.T) {
