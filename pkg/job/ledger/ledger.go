@@ -157,18 +157,23 @@ func (l *Ledger) Get(ctx context.Context, uid types.UID) (Entry, bool, error) {
 	return b.getEntry(uid)
 }
 
-// Withdraw removes an entry as it was read: a job that was admitted again since keeps its new one.
-func (l *Ledger) Withdraw(ctx context.Context, e Entry) error {
+// Withdraw removes entries as they were read, in one write: a job that was admitted again since keeps its new one.
+func (l *Ledger) Withdraw(ctx context.Context, entries ...Entry) error {
 	return l.swapDocument(ctx, func(b *ledgerDocument) error {
-		stored, found, err := b.getEntry(e.UID)
-		if err != nil {
-			return err
+		unchanged := errUnchanged
+		for i := range entries {
+			e := &entries[i]
+			stored, found, err := b.getEntry(e.UID)
+			if err != nil {
+				return err
+			}
+			if !found || !stored.Since.Equal(e.Since) {
+				continue
+			}
+			b.removeEntry(e.UID)
+			unchanged = nil
 		}
-		if !found || !stored.Since.Equal(e.Since) {
-			return errUnchanged
-		}
-		b.removeEntry(e.UID)
-		return nil
+		return unchanged
 	})
 }
 

@@ -85,6 +85,26 @@ func TestAdmitGetListWithdraw(t *testing.T) {
 	require.Equal(t, []ledger.Entry{later}, entries)
 }
 
+func TestSeveralEntriesLeaveInOneWrite(t *testing.T) {
+	writes := 0
+	c := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{Update: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.UpdateOption) error {
+		writes++
+		return c.Update(ctx, o, options...)
+	}})
+	l := ledger.New(c, c, "velero")
+	for _, uid := range []string{"1", "2", "3"} {
+		require.NoError(t, l.Admit(t.Context(), backupEntry(uid, uid), ledger.Limits{}))
+	}
+	writes = 0
+	require.NoError(t, l.Withdraw(t.Context(), backupEntry("1"), backupEntry("9"), backupEntry("3")))
+	require.Equal(t, 1, writes)
+	entries, err := l.List(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []ledger.Entry{backupEntry("2", "2")}, entries)
+	require.NoError(t, l.Withdraw(t.Context(), backupEntry("1"), backupEntry("9")))
+	require.Equal(t, 1, writes, "nothing to remove")
+}
+
 func TestOverlapNamesWhatIsInTheWay(t *testing.T) {
 	for name, tc := range map[string]struct{ running, wanted, shared []string }{
 		"shared namespaces":  {[]string{"a", "b", "c"}, []string{"b", "c", "d"}, []string{"b", "c"}},

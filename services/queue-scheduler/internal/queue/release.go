@@ -19,30 +19,37 @@ import (
 // gone may be run by a process that has not noticed yet: its entry stays for a claim timeout.
 func (s *Scheduler) releaseEnded(ctx context.Context, v *passView) error {
 	var errs []error
+	var ended []ledger.Entry
 	kept := v.entries[:0:0]
 	for _, e := range v.entries {
-		if v.holds[e.UID] {
-			kept = append(kept, e)
-			continue
+		over := false
+		if !v.holds[e.UID] {
+			var lost bool
+			var err error
+			if over, lost, err = s.isJobOver(ctx, e); err != nil {
+				errs = append(errs, fmt.Errorf("release %s %s: %w", e.Kind, e.Name, err))
+			}
+			if lost {
+				over = s.Clock.Since(s.observed.firstObserved(e.UID)) >= s.ClaimTimeout
+			}
 		}
-		over, lost, err := s.isJobOver(ctx, e)
-		if err == nil && lost {
-			over = s.Clock.Since(s.observed.firstObserved(e.UID)) >= s.ClaimTimeout
-		}
-		if err == nil && over {
-			failpoint.Hit("queue-scheduler/before-release")
-			err = s.Ledger.Withdraw(ctx, e)
-		}
-		if err != nil {
-			errs = append(errs, fmt.Errorf("release %s %s: %w", e.Kind, e.Name, err))
-		}
-		if err != nil || !over {
-			kept = append(kept, e)
+		if over {
+			ended = append(ended, e)
 		} else {
-			failpoint.Hit("queue-scheduler/released")
-			delete(v.entered, e.UID)
-			s.Log.Info("Released ledger entry", "kind", e.Kind, "name", e.Name)
+			kept = append(kept, e)
 		}
+	}
+	if len(ended) == 0 {
+		return errors.Join(errs...)
+	}
+	failpoint.Hit("queue-scheduler/before-release")
+	if err := s.Ledger.Withdraw(ctx, ended...); err != nil {
+		return errors.Join(append(errs, fmt.Errorf("release jobs that have ended: %w", err))...)
+	}
+	failpoint.Hit("queue-scheduler/released")
+	for _, e := range ended {
+		delete(v.entered, e.UID)
+		s.Log.Info("Released ledger entry", "kind", e.Kind, "name", e.Name)
 	}
 	v.entries = kept
 	return errors.Join(errs...)

@@ -39,7 +39,7 @@ const period = 15 * time.Second
 type Ledger interface {
 	Admit(ctx context.Context, e ledger.Entry, limits ledger.Limits, while ...types.UID) error
 	Readmit(ctx context.Context, e ledger.Entry) error
-	Withdraw(ctx context.Context, e ledger.Entry) error
+	Withdraw(ctx context.Context, entries ...ledger.Entry) error
 	SetIdle(ctx context.Context, e ledger.Entry) error
 	Get(ctx context.Context, uid types.UID) (ledger.Entry, bool, error)
 	List(ctx context.Context) ([]ledger.Entry, error)
