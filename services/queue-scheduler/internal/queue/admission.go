@@ -17,7 +17,9 @@ type admission struct {
 	kind     string
 	limit    int
 	running  []ledger.Entry
-	counted  []ledger.Entry // the running ones that count against the limit
+	counted  []ledger.Entry   // the running ones that count against the limit
+	on       map[string][]int // which of running have a namespace; of ledger.All, every one
+	whole    []int            // which of running have every namespace, but perhaps for some
 	reserved *namespaceReservations
 	// blockers are entries that made a job wait: while they are there, no job passed over could
 	// start.
@@ -27,7 +29,7 @@ type admission struct {
 }
 
 func newAdmission(kind string, limit int, entries []ledger.Entry) *admission {
-	a := &admission{kind: kind, limit: limit, reserved: newReservations(), blockers: map[types.UID]bool{}}
+	a := &admission{kind: kind, limit: limit, on: map[string][]int{}, reserved: newReservations(), blockers: map[types.UID]bool{}}
 	for _, e := range entries {
 		a.noteAdmitted(e)
 	}
@@ -49,6 +51,15 @@ func newBackupAdmission(v *passView) *admission {
 
 // noteAdmitted notes a job that runs from now on.
 func (a *admission) noteAdmitted(e ledger.Entry) {
+	index := len(a.running)
+	a.on[ledger.All] = append(a.on[ledger.All], index)
+	if ledger.IsAll(e.Namespaces) {
+		a.whole = append(a.whole, index)
+	} else {
+		for _, ns := range e.Namespaces {
+			a.on[ns] = append(a.on[ns], index)
+		}
+	}
 	a.running = append(a.running, e)
 	if e.Kind == a.kind && !e.Idle {
 		a.counted = append(a.counted, e)
@@ -58,7 +69,7 @@ func (a *admission) noteAdmitted(e ledger.Entry) {
 // obstacleFor is why a job has to wait, or nil: an *ledger.OverlapError, *behindError or
 // *ledger.FullError, the longest lasting first. Once one waits for a place, all behind it do.
 func (a *admission) obstacleFor(e *ledger.Entry) error {
-	for i := range a.running {
+	for _, i := range a.runningBeside(e.Namespaces) {
 		if shared := a.running[i].Blocks(e); len(shared) > 0 {
 			return &ledger.OverlapError{With: a.running[i], Namespaces: shared}
 		}
@@ -73,6 +84,19 @@ func (a *admission) obstacleFor(e *ledger.Entry) error {
 		return a.full
 	}
 	return nil
+}
+
+// runningBeside returns which of running may overlap with a job of these namespaces. Its cost follows the number of
+// namespaces and not of what runs, unless the job has every namespace.
+func (a *admission) runningBeside(namespaces []string) []int {
+	if ledger.IsAll(namespaces) {
+		return a.on[ledger.All]
+	}
+	beside := slices.Clip(a.whole)
+	for _, ns := range namespaces {
+		beside = append(beside, a.on[ns]...)
+	}
+	return beside
 }
 
 // reserveFor lets a job reserve its namespaces, so that no job behind it starves it.

@@ -65,6 +65,22 @@ func BenchmarkPass(b *testing.B) {
 	}
 }
 
+// What runs is found by namespace: no job may be overlooked that the ledger would find.
+func TestAnObstacleIsWhatTheLedgerWouldFind(t *testing.T) {
+	lists := [][]string{nil, {"a"}, {"b"}, {"a", "b"}, {"c"}, ledger.AllBut(nil), ledger.AllBut([]string{"a"}), ledger.AllBut([]string{"a", "b"})}
+	for _, first := range lists {
+		for _, second := range lists {
+			running := []ledger.Entry{{UID: "1", Name: "first", Namespaces: first}, {UID: "2", Name: "second", Namespaces: second}}
+			for _, wanted := range lists {
+				job := ledger.Entry{Namespaces: wanted}
+				free := len(running[0].Blocks(&job)) == 0 && len(running[1].Blocks(&job)) == 0
+				err := queue.ObstacleFor(running, wanted)
+				require.Equal(t, free, err == nil, "%v beside %v and %v: %v", wanted, first, second, err)
+			}
+		}
+	}
+}
+
 // A change that gives every backup in a long queue a new reason is reported at a bounded rate, not
 // all at once.
 func TestALongQueueIsToldLittleByLittle(t *testing.T) {

@@ -71,3 +71,8 @@ func (s *Scheduler) Admit(ctx context.Context, v *View) error { return s.admitBa
 
 // Told is how many jobs have a reported reason why they wait.
 func (s *Scheduler) Told() int { return len(s.reasons.reported) }
+
+// ObstacleFor is why a backup of these namespaces has to wait beside what runs.
+func ObstacleFor(running []ledger.Entry, namespaces []string) error {
+	return newAdmission(ledger.KindBackup, 0, running).obstacleFor(&ledger.Entry{Namespaces: namespaces})
+}
