@@ -26,6 +26,7 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
 	"github.com/holdfast-io/holdfast/pkg/archive/tarball"
+	"github.com/holdfast-io/holdfast/pkg/job/jobtest"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	"github.com/holdfast-io/holdfast/pkg/kube/rawlist"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/filestore"
@@ -153,7 +154,7 @@ func TestAPlanHoldsWhatTheBackupStores(t *testing.T) {
 	b.planBackup(t, velerov1.BackupSpec{IncludeClusterResources: &yes}, "*") // the server answers for all kinds from now on
 	book := ledger.New(b.client, b.client, server)                           // its ConfigMap is made with the first entry
 	none := ledger.Entry{UID: "none", Kind: ledger.KindBackup, Namespace: server, Name: "none"}
-	require.NoError(t, book.Admit(t.Context(), none, ledger.Limits{}))
+	require.NoError(t, jobtest.Admit(t.Context(), book, none, ledger.Limits{}))
 	require.NoError(t, book.Withdraw(t.Context(), none))
 	for name, tt := range map[string]struct {
 		spec       velerov1.BackupSpec

@@ -24,6 +24,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/apis/crds"
 	holdfast "github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/jobtest"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/service"
@@ -110,7 +111,7 @@ func (b *bed) admit(t *testing.T, backup *velerov1.Backup, namespaces ...string)
 	t.Helper()
 	b.createObject(t, backup)
 	l := ledger.New(b.client, b.client, server)
-	require.NoError(t, l.Admit(t.Context(), ledger.Entry{UID: backup.UID, Kind: ledger.KindBackup, Namespace: server,
+	require.NoError(t, jobtest.Admit(t.Context(), l, ledger.Entry{UID: backup.UID, Kind: ledger.KindBackup, Namespace: server,
 		Name: backup.Name, Namespaces: namespaces, Since: time.Now()}, ledger.Limits{}))
 	require.NoError(t, kube.Update(t.Context(), b.client, b.client, backup, func(x *velerov1.Backup) error {
 		x.Status.Phase = velerov1.BackupPhaseReadyToStart

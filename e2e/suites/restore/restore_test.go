@@ -26,6 +26,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/apis/crds"
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/jobtest"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/messaging"
@@ -122,7 +123,7 @@ func (b *bench) runRestore(t *testing.T, name string, spec velerov1.RestoreSpec,
 		c(restore)
 	}
 	require.NoError(t, b.client.Create(t.Context(), restore))
-	require.NoError(t, b.ledger.Admit(t.Context(), ledger.Entry{
+	require.NoError(t, jobtest.Admit(t.Context(), b.ledger, ledger.Entry{
 		UID: restore.UID, Kind: ledger.KindRestore, Namespace: "velero", Name: name, Namespaces: []string{ledger.All}, Since: time.Now(),
 	}, ledger.Limits{}))
 	require.NoError(t, b.nats.Publish(t.Context(), messaging.WorkRestoreRun, &workv1.Hint{

@@ -62,14 +62,14 @@ func New(reader client.Reader, c client.Client, namespace string) *Ledger {
 	return &Ledger{reader: reader, client: c, key: types.NamespacedName{Namespace: namespace, Name: Name}}
 }
 
-// Admit adds an entry, or returns *FullError or *OverlapError. Admitting a UID again is success and
-// changes nothing: the first entry's namespaces stand.
+// Admit adds an entry, or returns *FullError or *OverlapError, and returns it as it is stored. Admitting a UID again is
+// success and changes nothing: the first entry stands.
 //
 // While names entries that made jobs further ahead wait: if one of them has left the list, ErrMoved
 // is returned, for such a job may now go first.
-func (l *Ledger) Admit(ctx context.Context, e Entry, limits Limits, while ...types.UID) error {
+func (l *Ledger) Admit(ctx context.Context, e Entry, limits Limits, while ...types.UID) (Entry, error) {
 	if err := e.normalizeFields(); err != nil {
-		return err
+		return Entry{}, err
 	}
 	return l.addEntry(ctx, e, func(entries []Entry) error {
 		for _, uid := range while {
@@ -88,28 +88,35 @@ func (l *Ledger) Readmit(ctx context.Context, e Entry) error {
 	if err := e.normalizeFields(); err != nil {
 		return err
 	}
-	return l.addEntry(ctx, e, func([]Entry) error { return nil })
+	_, err := l.addEntry(ctx, e, func([]Entry) error { return nil })
+	return err
 }
 
-// addEntry adds an entry that is not there yet, unless check refuses.
-func (l *Ledger) addEntry(ctx context.Context, e Entry, check func(entries []Entry) error) error {
-	return l.swapDocument(ctx, func(b *ledgerDocument) error {
+// addEntry adds an entry that is not there yet, unless check refuses, and returns the one that is there then.
+func (l *Ledger) addEntry(ctx context.Context, e Entry, check func(entries []Entry) error) (stored Entry, err error) {
+	err = l.swapDocument(ctx, func(b *ledgerDocument) error {
 		entries, err := b.decodeEntries()
 		if err != nil {
 			return err
 		}
-		if slices.ContainsFunc(entries, func(o Entry) bool { return o.UID == e.UID }) {
+		if i := slices.IndexFunc(entries, func(o Entry) bool { return o.UID == e.UID }); i >= 0 {
+			stored = entries[i]
 			return errUnchanged
 		}
 		if err := check(entries); err != nil {
 			return err
 		}
-		e.Beside = backupsBeside(entries, &e)
-		if err := b.putEntry(e); err != nil || b.sizeBytes() <= maxBytes {
+		stored = e
+		stored.Beside = backupsBeside(entries, &e)
+		if err := b.putEntry(stored); err != nil || b.sizeBytes() <= maxBytes {
 			return err
 		}
 		return fullError(entries, e.Kind)
 	})
+	if err != nil {
+		return Entry{}, err
+	}
+	return stored, nil
 }
 
 // fullError is the error of a job that has to wait until others leave the list.

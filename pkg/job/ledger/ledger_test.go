@@ -64,17 +64,19 @@ func TestAdmitGetListWithdraw(t *testing.T) {
 	require.False(t, found, "an absent ConfigMap is an empty ledger")
 	require.NoError(t, l.Withdraw(t.Context(), backupEntry("1")))
 
-	require.NoError(t, l.Admit(t.Context(), backupEntry("1", "b", "a", "b"), ledger.Limits{Backups: 2}))
+	require.NoError(t, jobtest.Admit(t.Context(), l, backupEntry("1", "b", "a", "b"), ledger.Limits{Backups: 2}))
 	later := restoreEntry("0", "c")
 	later.Since = since.Add(time.Second)
-	require.NoError(t, l.Admit(t.Context(), later, ledger.Limits{}))
+	require.NoError(t, jobtest.Admit(t.Context(), l, later, ledger.Limits{}))
 	e, found, err := l.Get(t.Context(), "1")
 	require.NoError(t, err)
 	require.True(t, found)
 	require.Equal(t, backupEntry("1", "a", "b"), e)
 
 	again := backupEntry("1", "c", "z")
-	require.NoError(t, l.Admit(t.Context(), again, ledger.Limits{Backups: 1}), "the same UID is admitted already")
+	stored, err := l.Admit(t.Context(), again, ledger.Limits{Backups: 1})
+	require.NoError(t, err, "the same UID is admitted already")
+	require.Equal(t, e, stored, "the first entry stands")
 	entries, err := l.List(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, []ledger.Entry{backupEntry("1", "a", "b"), later}, entries, "oldest first, unchanged")
@@ -93,7 +95,7 @@ func TestSeveralEntriesLeaveInOneWrite(t *testing.T) {
 	}})
 	l := ledger.New(c, c, "velero")
 	for _, uid := range []string{"1", "2", "3"} {
-		require.NoError(t, l.Admit(t.Context(), backupEntry(uid, uid), ledger.Limits{}))
+		require.NoError(t, jobtest.Admit(t.Context(), l, backupEntry(uid, uid), ledger.Limits{}))
 	}
 	writes = 0
 	require.NoError(t, l.Withdraw(t.Context(), backupEntry("1"), backupEntry("9"), backupEntry("3")))
@@ -119,8 +121,8 @@ func TestOverlapNamesWhatIsInTheWay(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := fake.NewClientBuilder().Build()
 			l := ledger.New(c, c, "velero")
-			require.NoError(t, l.Admit(t.Context(), restoreEntry("1", tc.running...), ledger.Limits{}))
-			err := l.Admit(t.Context(), backupEntry("2", tc.wanted...), ledger.Limits{Backups: 1})
+			require.NoError(t, jobtest.Admit(t.Context(), l, restoreEntry("1", tc.running...), ledger.Limits{}))
+			err := jobtest.Admit(t.Context(), l, backupEntry("2", tc.wanted...), ledger.Limits{Backups: 1})
 			if tc.shared == nil {
 				require.NoError(t, err)
 				return
@@ -138,16 +140,16 @@ func TestOverlapNamesWhatIsInTheWay(t *testing.T) {
 func TestARestoreThatIgnoresBackups(t *testing.T) {
 	c := fake.NewClientBuilder().Build()
 	l := ledger.New(c, c, "velero")
-	require.NoError(t, l.Admit(t.Context(), backupEntry("2", "b"), ledger.Limits{}))
-	require.NoError(t, l.Admit(t.Context(), backupEntry("1", "a"), ledger.Limits{}))
-	require.NoError(t, l.Admit(t.Context(), backupEntry("3", "c"), ledger.Limits{}))
+	require.NoError(t, jobtest.Admit(t.Context(), l, backupEntry("2", "b"), ledger.Limits{}))
+	require.NoError(t, jobtest.Admit(t.Context(), l, backupEntry("1", "a"), ledger.Limits{}))
+	require.NoError(t, jobtest.Admit(t.Context(), l, backupEntry("3", "c"), ledger.Limits{}))
 
 	var overlap *ledger.OverlapError
 	plain := restoreEntry("4", "a", "b")
-	require.ErrorAs(t, l.Admit(t.Context(), plain, ledger.Limits{}), &overlap)
+	require.ErrorAs(t, jobtest.Admit(t.Context(), l, plain, ledger.Limits{}), &overlap)
 	ignoring := plain
 	ignoring.IgnoreBackups, ignoring.Beside = true, []string{"made up"}
-	require.NoError(t, l.Admit(t.Context(), ignoring, ledger.Limits{Backups: 1, Restores: 1}))
+	require.NoError(t, jobtest.Admit(t.Context(), l, ignoring, ledger.Limits{Backups: 1, Restores: 1}))
 	e, found, err := l.Get(t.Context(), "4")
 	require.NoError(t, err)
 	require.True(t, found)
@@ -156,10 +158,10 @@ func TestARestoreThatIgnoresBackups(t *testing.T) {
 
 	again := restoreEntry("5", "b")
 	again.IgnoreBackups = true
-	require.ErrorAs(t, l.Admit(t.Context(), again, ledger.Limits{}), &overlap)
+	require.ErrorAs(t, jobtest.Admit(t.Context(), l, again, ledger.Limits{}), &overlap)
 	require.Equal(t, "r-4", overlap.With.Name, "a running restore is never ignored")
 	require.NoError(t, l.Withdraw(t.Context(), backupEntry("1")))
-	require.ErrorAs(t, l.Admit(t.Context(), backupEntry("6", "a"), ledger.Limits{}), &overlap)
+	require.ErrorAs(t, jobtest.Admit(t.Context(), l, backupEntry("6", "a"), ledger.Limits{}), &overlap)
 	require.Equal(t, "r-4", overlap.With.Name, "no backup starts beside it")
 }
 
@@ -167,12 +169,12 @@ func TestLimitCountsItsOwnKind(t *testing.T) {
 	c := fake.NewClientBuilder().Build()
 	l := ledger.New(c, c, "velero")
 	limits := ledger.Limits{Backups: 1, Restores: 2}
-	require.NoError(t, l.Admit(t.Context(), restoreEntry("1", "a"), limits))
-	require.NoError(t, l.Admit(t.Context(), backupEntry("2", "b"), limits))
-	require.NoError(t, l.Admit(t.Context(), restoreEntry("3", "c"), limits))
+	require.NoError(t, jobtest.Admit(t.Context(), l, restoreEntry("1", "a"), limits))
+	require.NoError(t, jobtest.Admit(t.Context(), l, backupEntry("2", "b"), limits))
+	require.NoError(t, jobtest.Admit(t.Context(), l, restoreEntry("3", "c"), limits))
 	for _, e := range []ledger.Entry{backupEntry("4", "d"), restoreEntry("5", "e")} {
 		var full *ledger.FullError
-		require.ErrorAs(t, l.Admit(t.Context(), e, limits), &full)
+		require.ErrorAs(t, jobtest.Admit(t.Context(), l, e, limits), &full)
 		require.Equal(t, e.Kind, full.Kind)
 		require.Len(t, full.Running, full.Limit)
 	}
@@ -185,7 +187,7 @@ func TestInvalidEntriesAreNamed(t *testing.T) {
 		"uid": {Kind: ledger.KindBackup, Name: "b"}, "kind": {UID: "1", Kind: "Pod", Name: "b"}, "name": {UID: "1", Kind: ledger.KindBackup},
 		"ignoreBackups": {UID: "1", Kind: ledger.KindBackup, Name: "b", IgnoreBackups: true},
 	} {
-		err := l.Admit(t.Context(), e, ledger.Limits{})
+		err := jobtest.Admit(t.Context(), l, e, ledger.Limits{})
 		require.ErrorIs(t, err, ledger.ErrInvalidEntry)
 		require.ErrorContains(t, err, field)
 	}
@@ -198,7 +200,7 @@ func TestUnreadableEntryStopsAdmission(t *testing.T) {
 	} {
 		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: ledger.Name}, Data: data}
 		c := fake.NewClientBuilder().WithObjects(cm).Build()
-		require.ErrorContains(t, ledger.New(c, c, "velero").Admit(t.Context(), backupEntry("9", "a"), ledger.Limits{}), "job.1")
+		require.ErrorContains(t, jobtest.Admit(t.Context(), ledger.New(c, c, "velero"), backupEntry("9", "a"), ledger.Limits{}), "job.1")
 	}
 }
 
@@ -210,7 +212,7 @@ func TestServerErrorsAreReturned(t *testing.T) {
 		},
 	}).Build()
 	l := ledger.New(c, c, "velero")
-	require.ErrorIs(t, l.Admit(t.Context(), backupEntry("1", "a"), ledger.Limits{}), boom)
+	require.ErrorIs(t, jobtest.Admit(t.Context(), l, backupEntry("1", "a"), ledger.Limits{}), boom)
 	_, _, err := l.Get(t.Context(), "1")
 	require.ErrorIs(t, err, boom)
 	_, err = l.List(t.Context())
@@ -225,7 +227,7 @@ func TestCancelledContextEndsTheSwap(t *testing.T) {
 			return apierrors.NewAlreadyExists(schema.GroupResource{}, ledger.Name)
 		},
 	}).Build()
-	require.ErrorIs(t, ledger.New(c, c, "velero").Admit(ctx, backupEntry("1", "a"), ledger.Limits{}), context.Canceled)
+	require.ErrorIs(t, jobtest.Admit(ctx, ledger.New(c, c, "velero"), backupEntry("1", "a"), ledger.Limits{}), context.Canceled)
 }
 
 func TestSequenceIsUniqueAndRising(t *testing.T) {
@@ -305,7 +307,7 @@ func TestConcurrentAdmitsNeverOverlap(t *testing.T) {
 			l, random := ledger.New(c, c, "velero"), rand.New(rand.NewPCG(1, uint64(worker)))
 			for round := range 30 {
 				e := randomEntry(random, fmt.Sprintf("%d-%d", worker, round))
-				err := l.Admit(t.Context(), e, ledger.Limits{Backups: 3, Restores: 2})
+				err := jobtest.Admit(t.Context(), l, e, ledger.Limits{Backups: 3, Restores: 2})
 				var full *ledger.FullError
 				var overlap *ledger.OverlapError
 				if errors.As(err, &full) || errors.As(err, &overlap) {
@@ -361,11 +363,11 @@ func mapSize(m *sync.Map) int {
 func TestAdmitWhileOthersStand(t *testing.T) {
 	c := fake.NewClientBuilder().Build()
 	l := ledger.New(c, c, "velero")
-	require.NoError(t, l.Admit(t.Context(), backupEntry("1", "a"), ledger.Limits{}))
-	require.NoError(t, l.Admit(t.Context(), backupEntry("2", "b"), ledger.Limits{}, "1"))
+	require.NoError(t, jobtest.Admit(t.Context(), l, backupEntry("1", "a"), ledger.Limits{}))
+	require.NoError(t, jobtest.Admit(t.Context(), l, backupEntry("2", "b"), ledger.Limits{}, "1"))
 	require.NoError(t, l.Withdraw(t.Context(), backupEntry("1")))
-	require.ErrorIs(t, l.Admit(t.Context(), backupEntry("3", "c"), ledger.Limits{}, "2", "1"), ledger.ErrMoved)
-	require.NoError(t, l.Admit(t.Context(), backupEntry("2", "b"), ledger.Limits{}, "1"), "admitted already")
+	require.ErrorIs(t, jobtest.Admit(t.Context(), l, backupEntry("3", "c"), ledger.Limits{}, "2", "1"), ledger.ErrMoved)
+	require.NoError(t, jobtest.Admit(t.Context(), l, backupEntry("2", "b"), ledger.Limits{}, "1"), "admitted already")
 	_, found, err := l.Get(t.Context(), "3")
 	require.NoError(t, err)
 	require.False(t, found)
@@ -406,14 +408,14 @@ func TestTheLedgerStaysBounded(t *testing.T) {
 		return names
 	}
 	huge := ledger.Entry{UID: "huge", Kind: ledger.KindBackup, Namespace: "velero", Name: "huge", Namespaces: many("huge", 1<<20)}
-	err := l.Admit(t.Context(), huge, ledger.Limits{})
+	err := jobtest.Admit(t.Context(), l, huge, ledger.Limits{})
 	require.ErrorIs(t, err, ledger.ErrInvalidEntry)
 	require.ErrorContains(t, err, "namespaces: ")
 	var full *ledger.FullError
 	for i := 0; !errors.As(err, &full); i++ {
 		require.Less(t, i, 8)
 		name := fmt.Sprintf("big%d", i)
-		err = l.Admit(t.Context(), ledger.Entry{UID: types.UID(name), Kind: ledger.KindBackup, Namespace: "velero", Name: name, Namespaces: many(name, 200<<10)}, ledger.Limits{})
+		err = jobtest.Admit(t.Context(), l, ledger.Entry{UID: types.UID(name), Kind: ledger.KindBackup, Namespace: "velero", Name: name, Namespaces: many(name, 200<<10)}, ledger.Limits{})
 	}
 	require.Len(t, full.Running, 4)
 	require.ErrorContains(t, err, "no room")
@@ -430,10 +432,10 @@ func TestWithdrawLeavesALaterAdmission(t *testing.T) {
 	ctx := t.Context()
 	first, second := backupEntry("1", "a"), backupEntry("1", "a")
 	second.Since = first.Since.Add(time.Second)
-	require.NoError(t, l.Admit(ctx, first, ledger.Limits{}))
+	require.NoError(t, jobtest.Admit(ctx, l, first, ledger.Limits{}))
 	require.NoError(t, l.Withdraw(ctx, first))
 	require.NoError(t, l.Withdraw(ctx, first), "it is gone")
-	require.NoError(t, l.Admit(ctx, second, ledger.Limits{}))
+	require.NoError(t, jobtest.Admit(ctx, l, second, ledger.Limits{}))
 	require.NoError(t, l.Withdraw(ctx, first))
 	entry, found, err := l.Get(ctx, "1")
 	require.NoError(t, err)

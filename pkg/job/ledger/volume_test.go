@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"github.com/holdfast-io/holdfast/pkg/job/jobtest"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 )
 
@@ -19,8 +20,8 @@ func TestVolumeLocks(t *testing.T) {
 	ctx := t.Context()
 	require.ErrorIs(t, l.LockVolume(ctx, "1", "disk"), ledger.ErrNotListed)
 	one, two := backupEntry("1", "a"), backupEntry("2", "b")
-	require.NoError(t, l.Admit(ctx, one, ledger.Limits{}))
-	require.NoError(t, l.Admit(ctx, two, ledger.Limits{}))
+	require.NoError(t, jobtest.Admit(ctx, l, one, ledger.Limits{}))
+	require.NoError(t, jobtest.Admit(ctx, l, two, ledger.Limits{}))
 	require.NoError(t, l.LockVolume(ctx, "1", "disk"))
 	require.NoError(t, l.LockVolume(ctx, "1", "disk"), "it has it already")
 	require.ErrorIs(t, l.LockVolume(ctx, "2", "disk"), ledger.ErrVolumeBusy)
@@ -48,10 +49,10 @@ func TestAJobThatLeavesKeepsTheVolumesOfOthersLocked(t *testing.T) {
 	l := ledger.New(c, c, "velero")
 	ctx := t.Context()
 	for uid, volume := range map[types.UID]string{"1": "first", "2": "second"} {
-		require.NoError(t, l.Admit(ctx, backupEntry(string(uid), "ns-"+string(uid)), ledger.Limits{}))
+		require.NoError(t, jobtest.Admit(ctx, l, backupEntry(string(uid), "ns-"+string(uid)), ledger.Limits{}))
 		require.NoError(t, l.LockVolume(ctx, uid, volume))
 	}
-	require.NoError(t, l.Admit(ctx, backupEntry("3", "c"), ledger.Limits{}))
+	require.NoError(t, jobtest.Admit(ctx, l, backupEntry("3", "c"), ledger.Limits{}))
 	require.NoError(t, l.Withdraw(ctx, backupEntry("1")))
 	require.NoError(t, l.LockVolume(ctx, "3", "first"))
 	require.ErrorIs(t, l.LockVolume(ctx, "3", "second"), ledger.ErrVolumeBusy)
@@ -62,8 +63,8 @@ func TestALockWithoutItsJobIsNone(t *testing.T) {
 	c := fake.NewClientBuilder().Build()
 	l := ledger.New(c, c, "velero")
 	ctx := t.Context()
-	require.NoError(t, l.Admit(ctx, backupEntry("1", "a"), ledger.Limits{}))
-	require.NoError(t, l.Admit(ctx, backupEntry("2", "b"), ledger.Limits{}))
+	require.NoError(t, jobtest.Admit(ctx, l, backupEntry("1", "a"), ledger.Limits{}))
+	require.NoError(t, jobtest.Admit(ctx, l, backupEntry("2", "b"), ledger.Limits{}))
 	require.NoError(t, l.LockVolume(ctx, "1", "disk"))
 	cm := &corev1.ConfigMap{}
 	require.NoError(t, c.Get(ctx, client.ObjectKey{Namespace: "velero", Name: ledger.Name}, cm))

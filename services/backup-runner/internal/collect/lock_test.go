@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/jobtest"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
 )
@@ -46,7 +47,7 @@ func TestTwoBackupsNeverSnapshotAVolumeAtOnce(t *testing.T) {
 	}}
 	var group sync.WaitGroup
 	for _, uid := range []types.UID{"one", "two"} {
-		require.NoError(t, book.Admit(t.Context(), ledger.Entry{
+		require.NoError(t, jobtest.Admit(t.Context(), book, ledger.Entry{
 			UID: uid, Kind: ledger.KindBackup, Namespace: "velero", Name: string(uid), Namespaces: []string{string(uid)},
 		}, ledger.Limits{}))
 		s := newSetup(t, newDiskServer(), velerov1.BackupSpec{}).withSnapshots(c, "main")

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/jobtest"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
 	"github.com/holdfast-io/holdfast/pkg/layout"
@@ -23,7 +24,7 @@ func TestABackupOfAllNamespacesButSome(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, l.Withdraw(t.Context(), e))
 	e.Namespaces = ledger.AllBut([]string{"left"})
-	require.NoError(t, l.Admit(t.Context(), e, ledger.Limits{}))
+	require.NoError(t, jobtest.Admit(t.Context(), l, e, ledger.Limits{}))
 	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
 	w.requireComplete(t, b, velerov1.BackupPhaseCompleted)
 	list := w.readDocument(t, layout.BackupResourceList("b1"))

@@ -171,7 +171,7 @@ func (w *world) admitBackup(t *testing.T, name string, adjust ...func(*velerov1.
 		f(b)
 	}
 	require.NoError(t, w.client.Create(t.Context(), b))
-	require.NoError(t, ledger.New(w.client, w.client, namespace).Admit(t.Context(), ledger.Entry{
+	require.NoError(t, jobtest.Admit(t.Context(), ledger.New(w.client, w.client, namespace), ledger.Entry{
 		UID: b.UID, Kind: ledger.KindBackup, Namespace: namespace, Name: name, Namespaces: []string{"*"}, Since: time.Unix(1, 0)}, ledger.Limits{}))
 	return b
 }

@@ -171,8 +171,12 @@ func (s *Scheduler) backupObstacle(v *passView, b *Waiting, w *admission) (reaso
 // startBackup admits one backup that nothing seems to be in the way of; false with b still Queued means
 // that it waits all the same.
 func (s *Scheduler) startBackup(ctx context.Context, v *passView, b *velerov1.Backup, w *admission) (bool, error) {
-	if v.isAdmitted(b.UID) {
-		return s.makeReady(ctx, b) // an admission that was cut off is completed
+	if v.isAdmitted(b.UID) { // an admission that was cut off is completed
+		stored, admitted, err := s.Ledger.Get(ctx, b.UID)
+		if err != nil {
+			return false, err
+		}
+		return s.makeReady(ctx, b, stored, admitted)
 	}
 	namespaces, err := s.resolveBackup(ctx, v, b)
 	if err != nil {
@@ -194,7 +198,8 @@ func (s *Scheduler) startBackup(ctx context.Context, v *passView, b *velerov1.Ba
 	}
 	failpoint.Hit("queue-scheduler/before-swap")
 	e := backupEntry(b, namespaces, s.Clock.Now())
-	if err := s.Ledger.Admit(ctx, e, v.limits, w.blockingEntries()...); err != nil {
+	stored, err := s.Ledger.Admit(ctx, e, v.limits, w.blockingEntries()...)
+	if err != nil {
 		if reason := s.reasons.reportOrFail(b, err); reason != nil {
 			return false, reason
 		}
@@ -203,7 +208,7 @@ func (s *Scheduler) startBackup(ctx context.Context, v *passView, b *velerov1.Ba
 	}
 	w.noteAdmitted(e)
 	failpoint.Hit("queue-scheduler/admitted")
-	return s.makeReady(ctx, b)
+	return s.makeReady(ctx, b, stored, true)
 }
 
 // refuseBackup is the write Queued to FailedValidation, with all that validation computed.
@@ -245,14 +250,10 @@ func (s *Scheduler) withdrawRefused(ctx context.Context, entry ledger.Entry, err
 // Without an entry in the ledger (its problems vanished while we looked) the backup stays for the
 // next pass. The namespaces of the entry, which an earlier pass may have made, are noted. The hint
 // follows in the trace.
-func (s *Scheduler) makeReady(ctx context.Context, b *velerov1.Backup) (_ bool, err error) {
+func (s *Scheduler) makeReady(ctx context.Context, b *velerov1.Backup, entry ledger.Entry, admitted bool) (_ bool, err error) {
 	ctx, end := s.traces.resumeTrace(ctx, "admit backup", b)
 	defer func() { end(err) }()
 	created := b.CreationTimestamp.Time
-	entry, admitted, err := s.Ledger.Get(ctx, b.UID)
-	if err != nil {
-		return false, err
-	}
 	err = s.updateBackup(ctx, b, velerov1.BackupPhaseQueued, func(b *velerov1.Backup) error {
 		problems, err := s.Validator.Backup(ctx, b)
 		if err != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
+	"github.com/holdfast-io/holdfast/pkg/job/jobtest"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	"github.com/holdfast-io/holdfast/pkg/job/validate"
 	"github.com/holdfast-io/holdfast/pkg/kube"
@@ -218,7 +219,7 @@ func TestExplainWhatDoesNotWait(t *testing.T) {
 	// Admitted, and the phase not written yet.
 	b.createBackup("cut", 3, "ns1")
 	b.setPhase("cut", velerov1.BackupPhaseQueued)
-	require.NoError(t, b.ledger.Admit(t.Context(), ledger.Entry{
+	require.NoError(t, jobtest.Admit(t.Context(), b.ledger, ledger.Entry{
 		UID: "uid-cut", Kind: ledger.KindBackup, Namespace: "velero", Name: "cut", Namespaces: []string{"ns1"}, Since: start,
 	}, ledger.Limits{}))
 	for name, phase := range map[string]string{"done": "Completed", "going": "Queued", "cut": "Queued"} {

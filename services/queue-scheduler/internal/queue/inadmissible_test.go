@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/jobtest"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/queue"
@@ -82,7 +83,7 @@ func TestAnAdmittedBackupDoesNotWaitForItsLocation(t *testing.T) {
 	s := b.newScheduler()
 	b.createStored("one", 1, "bad", "ns1")
 	b.setPhase("one", velerov1.BackupPhaseQueued)
-	require.NoError(t, b.ledger.Admit(t.Context(), ledger.Entry{UID: "uid-one", Kind: ledger.KindBackup, Namespace: "velero", Name: "one", Since: start}, ledger.Limits{}))
+	require.NoError(t, jobtest.Admit(t.Context(), b.ledger, ledger.Entry{UID: "uid-one", Kind: ledger.KindBackup, Namespace: "velero", Name: "one", Since: start}, ledger.Limits{}))
 	b.rules.setAway("bad", "no route")
 	require.NoError(t, s.Pass(t.Context()))
 	require.Equal(t, velerov1.BackupPhaseReadyToStart, b.backupPhase("one"))

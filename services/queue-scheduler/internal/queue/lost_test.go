@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/jobtest"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 )
 
@@ -73,7 +74,7 @@ func TestALostEntryIsMadeAgain(t *testing.T) {
 	b.setPhase("run", velerov1.BackupPhaseInProgress)
 	b.setPhase("ready", velerov1.BackupPhaseReadyToStart)
 	b.createBackup("later", 2, "ns1")
-	require.NoError(t, b.ledger.Admit(t.Context(), ledger.Entry{UID: "uid-else", Kind: ledger.KindRestore, Namespace: "velero", Name: "else",
+	require.NoError(t, jobtest.Admit(t.Context(), b.ledger, ledger.Entry{UID: "uid-else", Kind: ledger.KindRestore, Namespace: "velero", Name: "else",
 		Namespaces: []string{"ns1"}, Since: start}, ledger.Limits{}))
 	b.createRestore("else", 0, "ns1")
 	require.NoError(t, s.Pass(t.Context()))
@@ -109,7 +110,7 @@ func TestAnEntryWhoseNameBelongsToAnotherObjectIsReleased(t *testing.T) {
 	b := newBed(t, ledger.Limits{Backups: 5, Restores: 5}, interceptor.Funcs{})
 	s := b.newScheduler()
 	enter := func(kind, name string) {
-		require.NoError(t, b.ledger.Admit(t.Context(), ledger.Entry{UID: types.UID("uid-of-the-last-" + name), Kind: kind, Namespace: "velero", Name: name,
+		require.NoError(t, jobtest.Admit(t.Context(), b.ledger, ledger.Entry{UID: types.UID("uid-of-the-last-" + name), Kind: kind, Namespace: "velero", Name: name,
 			Namespaces: []string{name}, Since: start}, ledger.Limits{}))
 	}
 	enter(ledger.KindBackup, "ns1")
@@ -143,7 +144,7 @@ func TestABackupWithoutAnEntryDoesNotBecomeReady(t *testing.T) {
 	b := newBed(t, ledger.Limits{Backups: 5}, interceptor.Funcs{})
 	b.createBackup("one", 1, "ns1")
 	b.setPhase("one", velerov1.BackupPhaseQueued)
-	require.NoError(t, b.ledger.Admit(t.Context(), ledger.Entry{UID: "uid-one", Kind: ledger.KindBackup, Namespace: "velero", Name: "one",
+	require.NoError(t, jobtest.Admit(t.Context(), b.ledger, ledger.Entry{UID: "uid-one", Kind: ledger.KindBackup, Namespace: "velero", Name: "one",
 		Namespaces: []string{"ns1"}, Since: start}, ledger.Limits{}))
 	_ = b.newScheduler(withLedger(&fading{b.ledger, b})).Pass(t.Context())
 	require.Equal(t, velerov1.BackupPhaseQueued, b.backupPhase("one"))

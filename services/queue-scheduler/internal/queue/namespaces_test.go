@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/jobtest"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 )
@@ -72,7 +73,7 @@ func TestTheNotedNamespacesAreThoseOfTheEntry(t *testing.T) {
 	b := newBed(t, ledger.Limits{Backups: 1}, interceptor.Funcs{})
 	b.createBackup("one", 1, "team-*")
 	b.setPhase("one", velerov1.BackupPhaseQueued)
-	require.NoError(t, b.ledger.Admit(t.Context(), ledger.Entry{
+	require.NoError(t, jobtest.Admit(t.Context(), b.ledger, ledger.Entry{
 		UID: "uid-one", Kind: ledger.KindBackup, Namespace: "velero", Name: "one", Namespaces: []string{"team-a"}, Since: start,
 	}, ledger.Limits{}))
 	b.runScheduler()

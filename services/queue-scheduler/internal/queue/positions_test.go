@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/jobtest"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 )
 
@@ -20,7 +21,7 @@ import (
 func TestPositionsAreWrittenAtABoundedRate(t *testing.T) {
 	const queued = 100
 	b := newBed(t, ledger.Limits{Backups: 1}, interceptor.Funcs{})
-	require.NoError(t, b.ledger.Admit(t.Context(), ledger.Entry{
+	require.NoError(t, jobtest.Admit(t.Context(), b.ledger, ledger.Entry{
 		UID: "uid-running", Kind: ledger.KindBackup, Namespace: "velero", Name: "running", Namespaces: []string{"*"}, Since: start,
 	}, ledger.Limits{}))
 	b.createBackup("running", 0)

@@ -97,7 +97,7 @@ func (s *Scheduler) readmitOne(ctx context.Context, v *passView, j client.Object
 		}
 		return err
 	}
-	if err := s.Ledger.Admit(ctx, e, ledger.Limits{}); err != nil {
+	if _, err := s.Ledger.Admit(ctx, e, ledger.Limits{}); err != nil {
 		v.unlisted = append(v.unlisted, e)
 		return s.reasons.reportOrFail(j, err)
 	}

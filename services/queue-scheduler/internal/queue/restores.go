@@ -87,32 +87,29 @@ func (s *Scheduler) dispatchRestore(ctx context.Context, v *passView, r *velerov
 			return false, err
 		}
 	}
-	if err := s.Ledger.Admit(ctx, e, v.limits, line.blockingEntries()...); err != nil {
+	stored, err := s.Ledger.Admit(ctx, e, v.limits, line.blockingEntries()...)
+	if err != nil {
 		return false, err
 	}
 	failpoint.Hit("queue-scheduler/restore-admitted")
 	line.noteAdmitted(e)
 	v.noteEntered(e)
-	return true, s.announceRestore(ctx, r, e)
+	s.announceRestore(ctx, r, stored)
+	return true, nil
 }
 
 // announceRestore logs an admitted restore, and the jobs beside which it runs.
-func (s *Scheduler) announceRestore(ctx context.Context, r *velerov1.Restore, e ledger.Entry) error {
+func (s *Scheduler) announceRestore(ctx context.Context, r *velerov1.Restore, e ledger.Entry) {
 	ctx, end := s.traces.resumeTrace(ctx, "admit restore", r)
 	defer end(nil)
 	waited := s.Clock.Since(r.CreationTimestamp.Time)
 	s.Log.InfoContext(ctx, "Restore admitted", "restore", r.Name, "waited", waited)
 	s.Events.Eventf(r, nil, corev1.EventTypeNormal, "Admitted", "Start", "may start after waiting %s", waited.Round(time.Second))
 	s.hints.hintJob(ctx, r)
-	if !e.IgnoreBackups {
-		return nil
+	if len(e.Beside) > 0 {
+		s.Log.WarnContext(ctx, "Restore starts beside running backups of the same namespaces", "restore", r.Name, "backups", e.Beside)
+		s.Events.Eventf(r, nil, corev1.EventTypeWarning, "BesideBackups", "Start", "starts beside running backups of the same namespaces: %v", e.Beside)
 	}
-	entered, _, err := s.Ledger.Get(ctx, e.UID)
-	if len(entered.Beside) > 0 {
-		s.Log.WarnContext(ctx, "Restore starts beside running backups of the same namespaces", "restore", r.Name, "backups", entered.Beside)
-		s.Events.Eventf(r, nil, corev1.EventTypeWarning, "BesideBackups", "Start", "starts beside running backups of the same namespaces: %v", entered.Beside)
-	}
-	return err
 }
 
 // restoreEntry is the entry of a restore in the ledger.

@@ -37,7 +37,7 @@ const period = 15 * time.Second
 
 // Ledger is where jobs are admitted; ledger.Ledger is one.
 type Ledger interface {
-	Admit(ctx context.Context, e ledger.Entry, limits ledger.Limits, while ...types.UID) error
+	Admit(ctx context.Context, e ledger.Entry, limits ledger.Limits, while ...types.UID) (ledger.Entry, error)
 	Readmit(ctx context.Context, e ledger.Entry) error
 	Withdraw(ctx context.Context, entries ...ledger.Entry) error
 	SetIdle(ctx context.Context, e ledger.Entry) error

@@ -12,6 +12,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
+	"github.com/holdfast-io/holdfast/pkg/job/jobtest"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
 )
@@ -25,7 +26,7 @@ func queuedBackup(name string, sequence int, namespaces ...string) *velerov1.Bac
 func createRunning(t *testing.T, c client.Client, name string, namespaces ...string) {
 	t.Helper()
 	require.NoError(t, c.Create(t.Context(), newJobBackup(name, velerov1.BackupPhaseInProgress, "1", 100)))
-	require.NoError(t, ledger.New(c, c, "velero").Admit(t.Context(), ledger.Entry{
+	require.NoError(t, jobtest.Admit(t.Context(), ledger.New(c, c, "velero"), ledger.Entry{
 		UID: types.UID(name), Kind: ledger.KindBackup, Namespace: "velero", Name: name, Namespaces: namespaces, Since: time.Unix(1000, 0),
 	}, ledger.Limits{}))
 }

@@ -22,6 +22,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
+	"github.com/holdfast-io/holdfast/pkg/job/jobtest"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	"github.com/holdfast-io/holdfast/pkg/job/validate"
 	"github.com/holdfast-io/holdfast/pkg/kube"
@@ -129,7 +130,7 @@ func TestListQueueInOrderAndPages(t *testing.T) {
 	r := &velerov1.Restore{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "r", UID: "r"}}
 	s, c := newServer(newJobBackup("done", velerov1.BackupPhaseCompleted, "1", 9), newJobBackup("running", velerov1.BackupPhaseInProgress, "2", 8),
 		newJobBackup("q10", velerov1.BackupPhaseQueued, "10", 7), newJobBackup("q9", velerov1.BackupPhaseQueued, "9", 1), newJobBackup("new", "", "", 5), r)
-	require.NoError(t, ledger.New(c, c, "velero").Admit(t.Context(), ledger.Entry{
+	require.NoError(t, jobtest.Admit(t.Context(), ledger.New(c, c, "velero"), ledger.Entry{
 		UID: "running", Kind: ledger.KindBackup, Namespace: "velero", Name: "running", Namespaces: []string{"a"}, Since: time.Unix(1, 0),
 	}, ledger.Limits{}))
 	var names []string

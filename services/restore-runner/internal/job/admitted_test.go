@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/jobtest"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 )
@@ -17,7 +18,7 @@ func TestNothingIsRestoredOutsideWhatWasAdmitted(t *testing.T) {
 	b := newBench(t)
 	b.storeTarball(t, 3)
 	restore := b.createRestore(t, false, func(r *velerov1.Restore) { r.Spec.NamespaceMapping = map[string]string{"a": "elsewhere"} })
-	require.NoError(t, b.ledger.Admit(t.Context(), ledger.Entry{UID: restore.UID, Kind: ledger.KindRestore, Namespace: "velero", Name: "r",
+	require.NoError(t, jobtest.Admit(t.Context(), b.ledger, ledger.Entry{UID: restore.UID, Kind: ledger.KindRestore, Namespace: "velero", Name: "r",
 		Namespaces: []string{"a"}, Since: time.Now()}, ledger.Limits{}))
 	require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
 	r := b.getRestore(t)
@@ -31,9 +32,9 @@ func TestARestoreBesideRunningBackupsWarns(t *testing.T) {
 	b := newBench(t)
 	b.storeTarball(t, 3)
 	restore := b.createRestore(t, false)
-	require.NoError(t, b.ledger.Admit(t.Context(), ledger.Entry{UID: "uid-b", Kind: ledger.KindBackup, Namespace: "velero", Name: "running",
+	require.NoError(t, jobtest.Admit(t.Context(), b.ledger, ledger.Entry{UID: "uid-b", Kind: ledger.KindBackup, Namespace: "velero", Name: "running",
 		Namespaces: []string{"a"}, Since: time.Now()}, ledger.Limits{}))
-	require.NoError(t, b.ledger.Admit(t.Context(), ledger.Entry{UID: restore.UID, Kind: ledger.KindRestore, Namespace: "velero", Name: "r",
+	require.NoError(t, jobtest.Admit(t.Context(), b.ledger, ledger.Entry{UID: restore.UID, Kind: ledger.KindRestore, Namespace: "velero", Name: "r",
 		Namespaces: []string{"a"}, Since: time.Now(), IgnoreBackups: true}, ledger.Limits{}))
 	require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
 	r := b.getRestore(t)

@@ -201,7 +201,7 @@ func (b *bench) createRestore(t *testing.T, admitted bool, change ...func(*veler
 	}
 	require.NoError(t, b.client.Create(t.Context(), restore))
 	if admitted {
-		require.NoError(t, b.ledger.Admit(t.Context(), ledger.Entry{UID: restore.UID, Kind: ledger.KindRestore, Namespace: "velero",
+		require.NoError(t, jobtest.Admit(t.Context(), b.ledger, ledger.Entry{UID: restore.UID, Kind: ledger.KindRestore, Namespace: "velero",
 			Name: "r", Namespaces: []string{ledger.All}, Since: time.Now()}, ledger.Limits{}))
 	}
 	return restore
