@@ -104,7 +104,10 @@ func (s *Scheduler) admitBackups(ctx context.Context, v *passView) error {
 	if len(v.queued) == 0 {
 		return nil
 	}
-	s.liveNamespacesOf(ctx, v) // read before the walk is timed
+	s.liveNamespacesOf(ctx, v) // what every walk reads is read before it is timed
+	for _, b := range v.queued {
+		s.awayErrorOf(ctx, v, b)
+	}
 	began := s.Clock.Now()
 	line := s.orderView(ctx, v)
 	w := newBackupAdmission(v)

@@ -96,6 +96,14 @@ func (s *Scheduler) inadmissibleReason(ctx context.Context, v *passView, b *vele
 	if err := s.refused.currentError(b); err != nil {
 		return err
 	}
+	if found := s.awayErrorOf(ctx, v, b); found != nil {
+		return found
+	}
+	return nil
+}
+
+// awayErrorOf is why the location of a backup is unavailable; nil if it is not. Each location is read once in a pass.
+func (s *Scheduler) awayErrorOf(ctx context.Context, v *passView, b *velerov1.Backup) *awayError {
 	name := b.Spec.StorageLocation
 	found, known := v.away[name]
 	if !known {
@@ -103,9 +111,6 @@ func (s *Scheduler) inadmissibleReason(ctx context.Context, v *passView, b *vele
 			found = &awayError{message}
 		}
 		v.away[name] = found
-	}
-	if found == nil {
-		return nil
 	}
 	return found
 }
