@@ -69,10 +69,8 @@ func (a *admission) noteAdmitted(e ledger.Entry) {
 // obstacleFor is why a job has to wait, or nil: an *ledger.OverlapError, *behindError or
 // *ledger.FullError, the longest lasting first. Once one waits for a place, all behind it do.
 func (a *admission) obstacleFor(e *ledger.Entry) error {
-	for _, i := range a.runningBeside(e.Namespaces) {
-		if shared := a.running[i].Blocks(e); len(shared) > 0 {
-			return &ledger.OverlapError{With: a.running[i], Namespaces: shared}
-		}
+	if err := a.overlapError(e); err != nil {
+		return err
 	}
 	if err := a.reserved.overlapError(e.Namespaces); err != nil {
 		return err
@@ -86,17 +84,29 @@ func (a *admission) obstacleFor(e *ledger.Entry) error {
 	return nil
 }
 
-// runningBeside returns which of running may overlap with a job of these namespaces. Its cost follows the number of
-// namespaces and not of what runs, unless the job has every namespace.
-func (a *admission) runningBeside(namespaces []string) []int {
-	if ledger.IsAll(namespaces) {
-		return a.on[ledger.All]
+// overlapError returns an *ledger.OverlapError with a running job that is in the way of another; nil if there is none. Its cost
+// follows the number of namespaces and not of what runs, unless the job has every namespace.
+func (a *admission) overlapError(e *ledger.Entry) error {
+	firstOf := func(indexes []int) error {
+		for _, i := range indexes {
+			if shared := a.running[i].Blocks(e); len(shared) > 0 {
+				return &ledger.OverlapError{With: a.running[i], Namespaces: shared}
+			}
+		}
+		return nil
 	}
-	beside := slices.Clip(a.whole)
-	for _, ns := range namespaces {
-		beside = append(beside, a.on[ns]...)
+	if ledger.IsAll(e.Namespaces) {
+		return firstOf(a.on[ledger.All])
 	}
-	return beside
+	if err := firstOf(a.whole); err != nil {
+		return err
+	}
+	for _, ns := range e.Namespaces {
+		if err := firstOf(a.on[ns]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // reserveFor lets a job reserve its namespaces, so that no job behind it starves it.

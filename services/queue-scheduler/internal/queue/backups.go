@@ -106,7 +106,7 @@ func (s *Scheduler) admitBackups(ctx context.Context, v *passView) error {
 	}
 	s.liveNamespacesOf(ctx, v) // what every walk reads is read before it is timed
 	for _, b := range v.queued {
-		s.awayErrorOf(ctx, v, b)
+		_ = s.awayErrorOf(ctx, v, b)
 	}
 	began := s.Clock.Now()
 	line := s.orderView(ctx, v)

@@ -44,7 +44,7 @@ func (s *Scheduler) releaseEnded(ctx context.Context, v *passView) error {
 	}
 	failpoint.Hit("queue-scheduler/before-release")
 	if err := s.Ledger.Withdraw(ctx, ended...); err != nil {
-		return errors.Join(append(errs, fmt.Errorf("release jobs that have ended: %w", err))...)
+		return errors.Join(append(errs, fmt.Errorf("release %d jobs that have ended, the first %s %s: %w", len(ended), ended[0].Kind, ended[0].Name, err))...)
 	}
 	failpoint.Hit("queue-scheduler/released")
 	for _, e := range ended {
