@@ -34,7 +34,7 @@ WIDE := -p $(shell expr $$(getconf _NPROCESSORS_ONLN) '*' 3 / 2)
 LONG_UNIT := $(patsubst %,./services/%/...,backup-runner/internal/collect restore-runner/internal/job volume-mover queue-scheduler/internal/queue) \
 	$(patsubst %,./pkg/%/...,archive/manifest extension/pluginhost) \
 	$(patsubst %,./services/%/...,backup-runner/internal/job restore-runner/internal/restore deletion/internal/remove)
-LONG_E2E := ./e2e/fault/... $(patsubst %,./e2e/suites/%/...,field disturbance datamovement podvolume chart csi queue operator references scenario shared restore backup badinput cancel)
+LONG_E2E := ./e2e/fault/... $(patsubst %,./e2e/suites/%/...,chart restore disturbance field operator datamovement podvolume shared scenario backup csi queue cancel references operations badinput up hooks volumedata)
 # Tests that end a job at each of its writes do so at a thirteenth of them with all other tests, and here at every one, without the race detector. They
 # wait for files more than they compute.
 COMPLETE := ./services/backup-runner/internal/collect/... ./services/restore-runner/internal/job/...
