@@ -59,7 +59,7 @@ func (o *Operations) recentRequests(ctx context.Context, op action.Operation, jo
 	return all, begun, err
 }
 
-// getJobList returns the list of a job, and creates it if there is none. It drops lists that were not read for recentKept.
+// getJobList returns the list of a job, which it creates if it is missing. Lists that were not read for recentKept are dropped.
 func (l *recentLists) getJobList(key string, now time.Time) *recentList {
 	l.mu.Lock()
 	defer l.mu.Unlock()

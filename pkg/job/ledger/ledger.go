@@ -62,8 +62,8 @@ func New(reader client.Reader, c client.Client, namespace string) *Ledger {
 	return &Ledger{reader: reader, client: c, key: types.NamespacedName{Namespace: namespace, Name: Name}}
 }
 
-// Admit adds an entry, or returns *FullError or *OverlapError, and returns it as it is stored. Admitting a UID again is
-// success and changes nothing: the first entry stands.
+// Admit adds an entry and returns the stored one; errors are *FullError and *OverlapError among others. Admitting a UID
+// again changes nothing and returns the first entry.
 //
 // While names entries that made jobs further ahead wait: if one of them has left the list, ErrMoved
 // is returned, for such a job may now go first.

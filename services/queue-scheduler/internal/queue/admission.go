@@ -84,8 +84,8 @@ func (a *admission) obstacleFor(e *ledger.Entry) error {
 	return nil
 }
 
-// overlapError returns an *ledger.OverlapError with a running job that is in the way of another; nil if there is none. Its cost
-// follows the number of namespaces and not of what runs, unless the job has every namespace.
+// overlapError returns an *ledger.OverlapError that names one running job which blocks e, or nil. The cost grows with the number
+// of namespaces of e; only for a job of every namespace it grows with the number of running jobs.
 func (a *admission) overlapError(e *ledger.Entry) error {
 	firstOf := func(indexes []int) error {
 		for _, i := range indexes {

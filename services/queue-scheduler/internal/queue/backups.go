@@ -104,9 +104,10 @@ func (s *Scheduler) admitBackups(ctx context.Context, v *passView) error {
 	if len(v.queued) == 0 {
 		return nil
 	}
-	s.liveNamespacesOf(ctx, v) // what every walk reads is read before it is timed
+	// The timed walk finds namespaces and locations in the view.
+	s.liveNamespacesOf(ctx, v)
 	for _, b := range v.queued {
-		_ = s.awayErrorOf(ctx, v, b)
+		_ = s.awayErrorOf(ctx, v, b) // the walk reports it
 	}
 	began := s.Clock.Now()
 	line := s.orderView(ctx, v)
