@@ -57,9 +57,13 @@ func (b *bench) measureGetItem(ctx context.Context, count int) error {
 	})
 }
 
+func connectService(address string) (*grpc.ClientConn, error) {
+	return grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)))
+}
+
 // readItems reads objects, each with its body.
-func (b *bench) readItems(ctx context.Context, address string, store *storeMeter) (err error) {
-	connection, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)))
+func (b *bench) readItems(ctx context.Context, address string, store *storeMeter) error {
+	connection, err := connectService(address)
 	if err != nil {
 		return err
 	}

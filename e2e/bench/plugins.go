@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/e2e/harness/fleet"
 	"github.com/holdfast-io/holdfast/e2e/harness/testbed"
+	manifestv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/manifest/v1"
 )
 
 // pluginRounds is how often each backup is made; the fastest of each counts.
@@ -28,6 +29,9 @@ func (b *bench) measurePlugins(ctx context.Context, size int) error {
 			return err
 		}
 	}
+	if err := b.createObjects(ctx, namespaceOfFirst, 1, objectBytes); err != nil {
+		return err
+	}
 	fastest := make([]time.Duration, len(plugged))
 	for round := range pluginRounds {
 		for i, name := range plugged {
@@ -45,7 +49,11 @@ func (b *bench) measurePlugins(ctx context.Context, size int) error {
 	return nil
 }
 
-// withPlugin times a backup by a fresh runner.
+// namespaceOfFirst has the one object of the first backup of each runner, which is not timed.
+const namespaceOfFirst = "bench-first"
+
+// withPlugin times the second backup of a runner: the first one makes the connections. A manifest-indexer that
+// starts indexes all backups there are; the timed backup waits until that has ended.
 func (b *bench) withPlugin(ctx context.Context, plugin, backup, namespace string) (took time.Duration, err error) {
 	var args []string
 	if plugin != "" {
@@ -55,18 +63,34 @@ func (b *bench) withPlugin(ctx context.Context, plugin, backup, namespace string
 		}
 		args = []string{"--plugin-dir", dir}
 	}
-	err = b.withFleet(ctx, fleet.Config{Args: map[string][]string{"backup-runner": args}}, func(*fleet.Fleet) error {
-		// The first one starts what the others find running.
-		for _, name := range []string{backup + "-first", backup} {
-			times, err := b.jobs.runBackup(ctx, name, namespace)
-			if err != nil {
-				return err
-			}
-			took = times.done
+	err = b.withFleet(ctx, fleet.Config{Args: map[string][]string{"backup-runner": args}}, func(services *fleet.Fleet) error {
+		if _, err := b.jobs.runBackup(ctx, backup+"-first", namespaceOfFirst); err != nil {
+			return err
 		}
-		return nil
+		if err := awaitIndexed(ctx, services.Of("manifest-indexer")[0].GRPC); err != nil {
+			return err
+		}
+		times, err := b.jobs.runBackup(ctx, backup, namespace)
+		took = times.done
+		return err
 	})
 	return took, err
+}
+
+// awaitIndexed waits until the manifest-indexer at the address has indexed all backups.
+func awaitIndexed(ctx context.Context, address string) error {
+	connection, err := connectService(address)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = connection.Close() }()
+	client := manifestv1.NewManifestServiceClient(connection)
+	ctx, cancel := context.WithTimeout(ctx, jobTimeout)
+	defer cancel()
+	return pollUntil(ctx, pollEvery, func() (bool, error) {
+		answer, err := client.SearchItems(ctx, &manifestv1.SearchItemsRequest{Name: namespaceOfFirst, PageSize: 1})
+		return err == nil && !answer.GetCoverage().GetIncomplete(), err
+	})
 }
 
 // pluginDir is a directory with the plugin under that name.
