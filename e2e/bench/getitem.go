@@ -7,9 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
-
 	"github.com/holdfast-io/holdfast/e2e/harness/fleet"
 	manifestv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/manifest/v1"
 )
@@ -19,8 +16,6 @@ const (
 	getItemLocation = "getitem"
 	// getItemCalls is how many objects are read one after the other.
 	getItemCalls = 50
-	// maxMessage is more than a huge object.
-	maxMessage = 16 << 20
 )
 
 // measureGetItem measures what it takes to read one object out of a backup of huge objects in an S3 bucket: the
@@ -55,10 +50,6 @@ func (b *bench) measureGetItem(ctx context.Context, count int) error {
 	return b.withFleet(ctx, fleet.Config{}, func(services *fleet.Fleet) error {
 		return b.readItems(ctx, services.Of("manifest-indexer")[0].GRPC, store)
 	})
-}
-
-func connectService(address string) (*grpc.ClientConn, error) {
-	return grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)))
 }
 
 // readItems reads objects, each with its body.

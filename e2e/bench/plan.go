@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/holdfast-io/holdfast/e2e/harness/fleet"
@@ -44,7 +42,7 @@ func (b *bench) measurePlan(ctx context.Context, size int) error {
 
 // planOnce plans a backup of a namespace with at least that many objects.
 func planOnce(ctx context.Context, address, namespace string, size int) (time.Duration, error) {
-	connection, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	connection, err := connectService(address)
 	if err != nil {
 		return 0, err
 	}

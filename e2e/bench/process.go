@@ -6,6 +6,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 )
 
 // clockTick is the unit of the CPU times in /proc, fixed at 100 a second by Linux's user interface
@@ -47,4 +50,12 @@ func cpuTime(pid int) (time.Duration, error) {
 	}
 	system, err := strconv.ParseInt(fields[12], 10, 64)
 	return time.Duration(user+system) * clockTick, err
+}
+
+// maxMessage is more than a huge object.
+const maxMessage = 16 << 20
+
+// connectService returns a connection to the gRPC port of a service. The caller closes it.
+func connectService(address string) (*grpc.ClientConn, error) {
+	return grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)))
 }
