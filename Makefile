@@ -28,8 +28,9 @@ PLAIN := CGO_ENABLED=0 GOFLAGS='-trimpath -gcflags=all=-dwarf=false'
 # Processes under the race detector sleep for a second before they exit, test plugins too, to let others report what they found.
 RACE := GOFLAGS=-gcflags=all=-dwarf=false GORACE=atexit_sleep_ms=10
 # Most scenarios run the services as processes, where the race detector would see the harness only: those run $(PLAIN).
-# Tests wait for much of their time: half as many packages more than processors.
+# Tests wait for much of their time: half as many packages more than processors, and twice as many scenarios.
 WIDE := -p $(shell expr $$(getconf _NPROCESSORS_ONLN) '*' 3 / 2)
+WIDE_E2E := -p $(shell expr $$(getconf _NPROCESSORS_ONLN) '*' 2)
 # go test begins packages in the order of its arguments: the longest first, so that none runs alone at the end. What is missing here is begun later.
 LONG_UNIT := $(patsubst %,./services/%/...,backup-runner/internal/collect restore-runner/internal/job volume-mover queue-scheduler/internal/queue) \
 	$(patsubst %,./pkg/%/...,archive/manifest extension/pluginhost) \
@@ -42,7 +43,7 @@ IN_MEMORY := $(shell [ -w /dev/shm ] && [ $$(df -Pk /dev/shm | awk 'NR == 2 {pri
 # Left to test-all: what takes minutes of waiting, and what kubectl shows.
 LATER := -skip '^TestIdleServicesMakeFewRequests$$|^TestDefinitions$$/^kubectl_knows_the_short_names$$'
 # What scenarios run lies in bin/, which go's cache of test results does not look at.
-E2E = go test $(WIDE) -count=1 -vet=off -timeout $(TEST_TIMEOUT)
+E2E = go test $(WIDE_E2E) -count=1 -vet=off -timeout $(TEST_TIMEOUT)
 # Where suites record what services were allowed, for bin/e2e/rights.
 RIGHTS_DIR := $(CURDIR)/.out/rights
 IN_PROCESS := ./e2e/suites/backup ./e2e/suites/restore
@@ -96,6 +97,7 @@ test-all: export FAULT_PART := all
 test-all: export LONG_TESTS := 1
 test-all: TEST_TIMEOUT := 180m
 test-all: WIDE :=
+test-all: WIDE_E2E :=
 test-all: LATER :=
 test-all: test ## test with every failpoint, then every fuzz target (FUZZTIME=10s each)
 	@bin/e2e/rights $(RIGHTS_DIR)
