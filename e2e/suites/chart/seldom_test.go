@@ -19,14 +19,16 @@ import (
 	"github.com/holdfast-io/holdfast/e2e/harness/csicontrollers"
 	"github.com/holdfast-io/holdfast/e2e/harness/site"
 	"github.com/holdfast-io/holdfast/e2e/harness/testbed"
+	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	deletionv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/deletion/v1"
 	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
 )
 
 // What services do seldom is allowed too: to list where the API server does not send lists as watches,
-// to submit and delete for callers, to remove requests that expired, to take over what another server
-// wrote into the bucket, to end the jobs that it left, and to remove the snapshot that it left of a backup.
+// to submit and delete for callers, to note that a backup was verified, to remove requests that expired, to take
+// over what another server wrote into the bucket, to end the jobs that it left, and to remove the snapshot that
+// it left of a backup.
 func TestServicesMayDoWhatTheySeldomDo(t *testing.T) {
 	s := site.Start(t, site.Config{
 		Cluster: func(c *testbed.Config) {
@@ -36,13 +38,19 @@ func TestServicesMayDoWhatTheySeldomDo(t *testing.T) {
 			require.NoError(t, csicontrollers.Define(t.Context(), s.Cluster.RestConfig()))
 			return nil
 		},
-		Args: map[string][]string{"manifest-indexer": {"--backup-sync-period=1s"}},
+		Args: map[string][]string{"manifest-indexer": {"--backup-sync-period=1s", "--verify-schedules-every=2s"}},
 	})
 	bucket, dir := site.FileBucket(t, "default")
 	s.ReachFiles(t, dir, bucket)
 	s.Estate(t, "shop", 3, 100)
 	s.Backup(t, "own", bucket, "shop")
-	require.Equal(t, velerov1.BackupPhaseCompleted, s.BackupEnds(t, "own").Status.Phase)
+	own := s.BackupEnds(t, "own")
+	require.Equal(t, velerov1.BackupPhaseCompleted, own.Status.Phase)
+	metav1.SetMetaDataLabel(&own.ObjectMeta, velerov1.LabelScheduleName, "nightly")
+	require.NoError(t, s.Client.Update(t.Context(), own))
+	require.Eventually(t, func() bool {
+		return s.Client.Get(t.Context(), client.ObjectKeyFromObject(own), own) == nil && own.Annotations[holdfast.AnnotationVerified] != ""
+	}, site.Patience, site.Look, "the newest backup of the schedule is verified")
 	root := filepath.Join(dir, bucket.Location, "backups")
 	writeForeignBackup(t, root)
 	pvb := &velerov1.PodVolumeBackup{ObjectMeta: metav1.ObjectMeta{Namespace: site.Server, Name: "foreign-1"}}
