@@ -135,9 +135,11 @@ func (s *objectStorage) createFormat(ctx context.Context, password string) error
 
 // readFormat reads and checks formatBlob.
 func (s *objectStorage) readFormat(ctx context.Context) (*format.KopiaRepositoryJSON, error) {
-	if _, err := s.GetMetadata(ctx, formatBlob); errors.Is(err, blob.ErrBlobNotFound) {
-		return nil, s.absentError(ctx)
-	} else if err != nil {
+	_, err := s.GetMetadata(ctx, formatBlob)
+	if errors.Is(err, blob.ErrBlobNotFound) {
+		err = s.absentError(ctx)
+	}
+	if err != nil {
 		return nil, err
 	}
 	data, err := objectstore.ReadAll(ctx, s.store, formatBlob, smallBlob)
@@ -157,7 +159,8 @@ func (s *objectStorage) readFormat(ctx context.Context) (*format.KopiaRepository
 // trimPassword drops what a Secret made from a file has around the password.
 func trimPassword(p string) string { return strings.TrimSpace(p) }
 
-// absentError tells an empty prefix from one with foreign objects.
+// absentError tells an empty prefix from one with foreign objects. It returns nil if the repository was created
+// meanwhile: movers of several volumes create one at once, and kopia.repository is what they write first.
 func (s *objectStorage) absentError(ctx context.Context) error {
 	found := ""
 	err := s.ListBlobs(ctx, "", func(m blob.Metadata) error {
@@ -166,6 +169,9 @@ func (s *objectStorage) absentError(ctx context.Context) error {
 	})
 	switch {
 	case errors.Is(err, errFound):
+		if _, err := s.GetMetadata(ctx, formatBlob); !errors.Is(err, blob.ErrBlobNotFound) {
+			return err
+		}
 		return fmt.Errorf("%w: %s", ErrForeign, found)
 	case err != nil:
 		return err

@@ -96,6 +96,22 @@ func TestCreateAtOnce(t *testing.T) {
 	require.NoError(t, r.Close(t.Context()))
 }
 
+// TestCreateMeanwhile checks that a repository is no foreign object that another process creates between two
+// calls of the store.
+func TestCreateMeanwhile(t *testing.T) {
+	store, other := memstore.New(), sync.Once{}
+	store.Inject(func(op memstore.Op, _ string) error {
+		if op == memstore.OpList {
+			other.Do(func() {
+				store.Inject(nil)
+				mustCreate(t, store)
+			})
+		}
+		return nil
+	})
+	require.True(t, mustCreate(t, store).Marked)
+}
+
 // TestCreateAfterKill checks that a creation that ended at any of its writes is completed by the next one.
 func TestCreateAfterKill(t *testing.T) {
 	for writes := range 6 {
