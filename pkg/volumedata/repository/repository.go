@@ -124,13 +124,15 @@ func (s *objectStorage) createFormat(ctx context.Context, password string) error
 		return fmt.Errorf("%w: it is empty", ErrPassword)
 	}
 	err := repo.Initialize(ctx, &creationStorage{objectStorage: s}, &repo.NewRepositoryOptions{BlockFormat: format.ContentFormat{EnablePasswordChange: true}}, password)
-	if errors.Is(err, blob.ErrBlobAlreadyExists) || errors.Is(err, repo.ErrAlreadyInitialized) {
-		return nil // by another process
+	if err == nil {
+		return nil
 	}
-	if err != nil {
-		return fmt.Errorf("create the repository: %w", err)
+	if _, ok := errors.AsType[*StoreError](err); !ok {
+		if _, absent := s.readFormat(ctx); absent == nil {
+			return nil // another process created it meanwhile, for which kopia has several errors
+		}
 	}
-	return nil
+	return fmt.Errorf("create the repository: %w", err)
 }
 
 // readFormat reads and checks formatBlob.

@@ -96,20 +96,19 @@ func TestCreateAtOnce(t *testing.T) {
 	require.NoError(t, r.Close(t.Context()))
 }
 
-// TestCreateMeanwhile checks that a repository is no foreign object that another process creates between two
-// calls of the store.
+// TestCreateMeanwhile checks that a repository is opened which another process creates before any call of the store.
 func TestCreateMeanwhile(t *testing.T) {
-	store, other := memstore.New(), sync.Once{}
-	store.Inject(func(op memstore.Op, _ string) error {
-		if op == memstore.OpList {
-			other.Do(func() {
+	for calls := range 5 { // the next one writes kopia.repository
+		store, left := memstore.New(), calls
+		store.Inject(func(memstore.Op, string) error {
+			if left--; left < 0 {
 				store.Inject(nil)
 				mustCreate(t, store)
-			})
-		}
-		return nil
-	})
-	require.True(t, mustCreate(t, store).Marked)
+			}
+			return nil
+		})
+		require.True(t, mustCreate(t, store).Marked, "after %d calls", calls)
+	}
 }
 
 // TestCreateAfterKill checks that a creation that ended at any of its writes is completed by the next one.
