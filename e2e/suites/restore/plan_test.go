@@ -123,10 +123,14 @@ func storeEstate(t *testing.T, b *bench, all map[string]collision) {
 	denyLabels(t, b)
 	require.NoError(t, b.client.Delete(t.Context(), newObject("v1", "Namespace", "", "leaving", nil)))
 	require.Eventually(t, func() bool {
-		quota := &corev1.ResourceQuota{}
+		quota, leaving := &corev1.ResourceQuota{}, &corev1.Namespace{}
 		require.NoError(t, b.client.Get(t.Context(), client.ObjectKey{Namespace: "full", Name: "none"}, quota))
+		require.NoError(t, b.client.Get(t.Context(), client.ObjectKey{Name: "leaving"}, leaving))
+		emptied := slices.ContainsFunc(leaving.Status.Conditions, func(c corev1.NamespaceCondition) bool {
+			return c.Type == corev1.NamespaceFinalizersRemaining && c.Status == corev1.ConditionTrue
+		})
 		err := b.client.Create(t.Context(), newConfigMap("met", "probe", "a", fields{"denied": "yes"}), client.DryRunAll)
-		return len(quota.Status.Used) > 0 && apierrors.IsInvalid(err)
+		return emptied && len(quota.Status.Used) > 0 && apierrors.IsInvalid(err)
 	}, testbed.Patience, 100*time.Millisecond)
 }
 
