@@ -161,8 +161,9 @@ func (s *objectStorage) readFormat(ctx context.Context) (*format.KopiaRepository
 // trimPassword drops what a Secret made from a file has around the password.
 func trimPassword(p string) string { return strings.TrimSpace(p) }
 
-// absentError tells an empty prefix from one with foreign objects. It returns nil if the repository was created
-// meanwhile: movers of several volumes create one at once, and kopia.repository is what they write first.
+// absentError returns ErrAbsent if the prefix is empty, ErrForeign if it holds objects without kopia.repository, and nil
+// if kopia.repository exists by now. Several movers may create a repository concurrently; each writes kopia.repository
+// before any other object.
 func (s *objectStorage) absentError(ctx context.Context) error {
 	found := ""
 	err := s.ListBlobs(ctx, "", func(m blob.Metadata) error {

@@ -98,7 +98,7 @@ func TestCreateAtOnce(t *testing.T) {
 
 // TestCreateMeanwhile checks that a repository is opened which another process creates before any call of the store.
 func TestCreateMeanwhile(t *testing.T) {
-	for calls := range 5 { // the next one writes kopia.repository
+	for calls := range 5 { // the fifth call writes kopia.repository
 		store, left := memstore.New(), calls
 		store.Inject(func(memstore.Op, string) error {
 			if left--; left < 0 {
